@@ -17,6 +17,7 @@ LONGEST_LOG = 8192
 """Bytes at the end of a run's log, as JSON, that are kept."""
 LONGEST_LINE = 2_000
 """Characters of one text of a log that are kept: its head and its tail."""
+_NAME = vars(type)["__name__"]
 
 
 def iso(moment: datetime) -> str:
@@ -107,6 +108,20 @@ def command(verb: str, *ids: str, board: str = "") -> str:
         typed = f"-- {typed}"
     option = f"--board {board} " if board else ""
     return f"`blackboard {option}{verb} {typed}`"
+
+
+def message_of(problem: BaseException) -> str:
+    """What an exception says; that of a user's class may raise anything in place of that."""
+    try:
+        return str(problem)
+    except BaseException as second:  # noqa: BLE001 - a __str__ may raise anything
+        return f"(its message raised {class_of(second)})"
+
+
+def class_of(problem: BaseException) -> str:
+    """The name of its class, which a metaclass could make raise. Never raises."""
+    name: str = _NAME.__get__(type(problem))
+    return name
 
 
 def first_line(text: str) -> str:

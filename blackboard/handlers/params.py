@@ -25,6 +25,7 @@ from msgspec import Struct
 from blackboard.errors import BadInput
 from blackboard.handlers.context import Fail, HandlerItem, variables
 from blackboard.model import replace
+from blackboard.phrases import class_of, message_of
 
 Schema = Mapping[str, Any]
 
@@ -94,7 +95,7 @@ class Params(Struct, frozen=True, kw_only=True):
         except BadInput:
             raise
         except Exception as problem:
-            raise BadInput("params", f"{type(problem).__name__}: {problem}") from problem
+            raise BadInput("params", f"{class_of(problem)}: {message_of(problem)}") from problem
 
     def check_fields(self, params: Mapping[str, Any]) -> None:
         """The same, by the schema alone."""

@@ -36,6 +36,7 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.handlers import code
 from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, handlers_of, place
+from blackboard.phrases import class_of, message_of
 from blackboard.runners.interpreter import executable
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
@@ -220,7 +221,9 @@ def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
     for source in _sources(entry, base, folders):
         try:
             handlers += handlers_in(import_source(source), source)
-        except (Exception, SystemExit) as problem:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as problem:
             if isinstance(problem, BadInput) and problem.field == "jobs":  # it lacks a package
                 raise BadInput(field, problem.problem, problem.remedy) from problem
             words = f"cannot import {_where(source)}: {_in_a_line(problem)}"
@@ -303,7 +306,9 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
     try:
         top = importlib.util.find_spec(entry.partition(".")[0])
         spec = importlib.util.find_spec(entry)
-    except (Exception, SystemExit) as problem:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as problem:
         if isinstance(problem, ModuleNotFoundError) and f"{entry}.".startswith(f"{problem.name}."):
             raise nothing from None
         raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
@@ -345,4 +350,5 @@ def _in_a_line(problem: BaseException) -> str:
         for frame in traceback.extract_tb(problem.__traceback__)
         if "importlib" not in frame.filename and frame.filename not in {__file__, code.__file__}
     ]
-    return f"{type(problem).__name__}: {problem}{places[-1] if places else ''}"
+    said = message_of(problem)
+    return f"{class_of(problem)}{said and f': {said}'}{places[-1] if places else ''}"

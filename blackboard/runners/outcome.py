@@ -22,7 +22,7 @@ import msgspec
 from blackboard.errors import LeaseLost
 from blackboard.handlers.context import Fail, HandlerAnswer, Retry, Skip, reason_of, seconds_until
 from blackboard.model import Ended, LogLine, Outcome, replace
-from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, cut_middle
+from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, class_of, cut_middle, message_of
 from blackboard.protocol.results import LONGEST_WARNING, not_kept, warnings_of
 from blackboard.runners import wire
 from blackboard.runners.logs import Logged, encodable
@@ -99,7 +99,6 @@ _OURS = (
 """Files whose frames are left out at the beginning of a traceback: they are not the handler's."""
 
 
-_NAME = vars(type)["__name__"]
 _Group = BaseExceptionGroup[BaseException]
 
 
@@ -282,14 +281,13 @@ def _answered(answer: HandlerAnswer, mask: Mask) -> Ended:
 
 def name_of(problem: BaseException) -> str:
     """The name of its class, which a metaclass could make raise. Never raises."""
-    name: str = _NAME.__get__(type(problem))
-    return encodable(name)
+    return encodable(class_of(problem))
 
 
 def _described(problem: BaseException) -> str:
     if type(problem) is Unfit:
         return encodable(str(problem))
-    first = f"{name_of(problem)}: {_message(problem)}"
+    first = f"{name_of(problem)}: {message_of(problem)}"
     try:
         lines = traceback.format_exception(
             type(problem), problem, _handler_frames(problem.__traceback__)
@@ -297,13 +295,6 @@ def _described(problem: BaseException) -> str:
     except BaseException as second:  # noqa: BLE001 - what the exception holds may raise anything
         lines = [f"(its traceback raised {name_of(second)})"]
     return encodable(f"{first}\n{''.join(lines)}".rstrip())
-
-
-def _message(problem: BaseException) -> str:
-    try:
-        return str(problem)
-    except BaseException as second:  # noqa: BLE001 - a __str__ may raise anything
-        return f"(its message raised {name_of(second)})"
 
 
 def _handler_frames(frames: TracebackType | None) -> TracebackType | None:

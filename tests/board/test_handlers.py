@@ -346,6 +346,9 @@ def test_shipped_jobs_are_found_without_importing_them() -> None:
 
 # --- what goes wrong ----------------------------------------------------------------------------
 
+SILENT = "class Silent(Exception):\n    def __str__(self):\n        raise OSError\n\n"
+"""An exception that has no message."""
+
 
 @pytest.mark.parametrize(
     ("files", "entry", "said"),
@@ -363,6 +366,9 @@ def test_shipped_jobs_are_found_without_importing_them() -> None:
         ({"bad": "x = 1\nimport no_such_thing\n"}, "bad.py", "({file}:2)"),
         ({"bad": "\n\n1 / 0\n"}, "bad.py", "ZeroDivisionError: division by zero ({file}:3)"),
         ({"bad": "raise SystemExit(1)\n"}, "bad.py", "SystemExit: 1"),
+        ({"bad": "raise GeneratorExit\n"}, "bad.py", "GeneratorExit ({file}:1)"),
+        ({"bad": f"{SILENT}raise Silent\n"}, "bad.py", "Silent: (its message raised OSError)"),
+        ({"silent_module": f"{SILENT}raise Silent\n"}, "silent_module.x", "raised OSError)"),
         ({"bad": "import no_such_thing\n"}, ".", "cannot import {folder}/bad.py: "),
         (
             {"bad": "from blackboard import BadInput\nraise BadInput('jobs', 'x is missing', 'y')"},
