@@ -5,6 +5,7 @@ need, or that need other packages, are imported with the first worker that has t
 """
 
 import asyncio
+import math
 import os
 from collections.abc import Awaitable, Callable, Container, Mapping
 from contextlib import suppress
@@ -180,7 +181,10 @@ def _watchdog(
 
     def beat(deadline: float) -> None:
         process.loop_turns(deadline)
-        watch.loop_turns(deadline)
+        if math.isinf(deadline):
+            watch.work_is_done()  # the guard ends with the child processes, before the loop
+        else:
+            watch.loop_turns(deadline)
 
     return beat
 

@@ -334,8 +334,9 @@ class WorkerStoodStill(BoardEvent, frozen=True, kw_only=True):
     def message(self) -> str:
         return (
             "the worker's loop does not turn, and no handler is in it: the machine has no time for "
-            "it, or a library blocks it. The worker is ended unless it turns at once: before the "
-            "shortest lease of its runs is over (a longer `stale_after` allows for more), or 30 s"
+            "it, or a library blocks it, or `resources` do as they are closed. The worker is ended "
+            "unless it turns at once: before the shortest lease of its runs is over (a longer "
+            "`stale_after` allows for more), or 30 s"
         )
 
 

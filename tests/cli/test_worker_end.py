@@ -204,3 +204,78 @@ def test_a_worker_whose_log_is_not_read_runs_on_and_ends_when_it_is_asked_to(
         os.close(reader)
     with open_blocking(tmp_path / "board.db") as board:
         assert not board.item("a").running
+
+
+LEAVING = """
+import asyncio, contextlib, time
+from blackboard import handler
+
+left = []
+
+@contextlib.contextmanager
+def closing():
+    yield
+    time.sleep(600)
+
+async def sleeping():
+    try:
+        await asyncio.sleep(600)
+    finally:
+        time.sleep(600)
+
+async def yielding():
+    try:
+        yield
+    finally:
+        time.sleep(600)
+
+@handler("resources", every="1h", resources=closing)
+async def resources(item, ctx):
+    return 1
+
+@handler("task", every="1h")
+async def task(item, ctx):
+    left.append(asyncio.create_task(sleeping()))
+    await asyncio.sleep(0)
+
+@handler("generator", every="1h")
+async def generator(item, ctx):
+    left.append(yielding())
+    await anext(left[0])
+"""
+IMPATIENT = """
+from blackboard.cli import main
+from blackboard.runners import loop
+
+loop.CLOSES_WITHIN = 2.0
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [("resources", "`resources` do"), ("task", "task"), ("generator", "no handler")],
+)
+def test_a_worker_whose_loop_is_blocked_by_what_handlers_left_ends_all_the_same(
+    tmp_path: Path, kind: str, named: str
+) -> None:
+    """And shows where it stood. Its runs have ended well."""
+    (tmp_path / "jobs.py").write_text(LEAVING)
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", kind, every="1h")
+        options = ["--store", "board.db", "worker", "--jobs", "jobs.py", "--until-idle"]
+        done = subprocess.run(
+            [sys.executable, "-c", IMPATIENT, *options],
+            cwd=tmp_path,
+            env=own_environ(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(60.0),
+        )
+        assert done.returncode == -signal.SIGABRT, done.stderr
+        assert "stands still" in done.stderr
+        assert named in done.stderr
+        assert "jobs.py" in done.stderr.partition("Fatal Python error: Aborted")[2]
+        assert [run.outcome for run in board.runs("a")] == ["ok"]
+        assert board.workers() == []
