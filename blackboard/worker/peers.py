@@ -93,14 +93,17 @@ class Peers:
             return FIRST
         item = _hash(token.id)
         own = (self._hash ^ item) * GOLDEN & BITS
-        before = [peer for peer in peers if (peer.hash ^ item) * GOLDEN & BITS > own]
+        before, latest = 0, token.ready
+        for peer in peers:  # a loop, as a worker with peers judges many tokens of others
+            if (peer.hash ^ item) * GOLDEN & BITS > own:
+                before += 1
+                latest = max(latest, peer.claimed)
         if not before:
             return FIRST
-        share = len(before) / (len(peers) + 1)
+        share = before / (len(peers) + 1)
         if urgent:
             return Turn(share, LONG_AGO)
-        latest = max(token.ready, *(peer.claimed for peer in before))
-        return Turn(share, min(latest + len(before) * HEAD_START, token.ready + LONGEST))
+        return Turn(share, min(latest + before * HEAD_START, token.ready + LONGEST))
 
 
 def _hash(text: str) -> int:
