@@ -103,11 +103,10 @@ async def _items_like(
 
 
 async def _items_in(board: BoardTable, state: str) -> list[Item]:
-    status = await read_status(board)
-    items = [one.item for one in status.statuses if one.has(state)]
-    if not items:
+    found = await ItemQuery(states=[state]).read(board)
+    if not found.items:
         raise NoneInState(state)
-    return items
+    return [status.item for status in found.items]
 
 
 async def read_selected(
