@@ -95,7 +95,7 @@ WAYS: dict[str, Callable[[], object]] = {
     "a blocked signal": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
     "a socket timeout": lambda: socket.setdefaulttimeout(0.001),
     "a limit": left_limit,
-    "a priority": lambda: os.nice(1),
+    "a priority": lambda: os.nice(1 if os.nice(0) < 19 else -1),
     "a locale": lambda: locale.setlocale(locale.LC_ALL, "C"),
     "a path": lambda: sys.path.insert(0, "/tmp"),
     "a trace": lambda: sys.settrace(lambda *_: None),
