@@ -3,7 +3,7 @@
 `ReportParams` is a dataclass or a Struct of msgspec. Its fields are described by a JSON schema, as
 msgspec writes it, so that params can be checked where the class is not at hand. Checked is what
 such a schema says of types, ranges, lengths, patterns, choices, dates and times; what only the
-class can refuse (`__post_init__`, other formats) is refused when an instance is made. A field that
+class can refuse (`__post_init__`, some formats) is refused when an instance is made. A field that
 the class does not have is refused too: most are typing errors.
 
 A text with `${NAME}` may stand for any value: it is checked when the handler is called. There,
@@ -14,9 +14,12 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time
+from contextlib import suppress
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import msgspec.inspect
@@ -56,8 +59,18 @@ _FORMATS: Mapping[str, tuple[type, str]] = {
     "date": (date, "a date like 2026-08-21"),
     "date-time": (datetime, "a time like 2026-08-21T18:00:00Z"),
     "time": (time, "a time like 18:00:00"),
+    "duration": (timedelta, "a duration like PT5M"),
+    "uuid": (UUID, "a UUID like 01234567-89ab-cdef-0123-456789abcdef"),
+    "decimal": (Decimal, "a number as text, like 1.50"),
+    "base64": (bytes, "text in base64"),
 }
-"""Formats of text: the type of each, and the words for it."""
+"""Formats and encodings of text: the type of each, and the words for it."""
+_UNFIT: Mapping[str, str] = {
+    "Invalid RFC3339 encoded datetime": _FORMATS["date-time"][1],
+    "Invalid RFC3339 encoded time": _FORMATS["time"][1],
+}
+"""What msgspec says of text whose format is not in a schema, as it may have a zone or not; and the
+words for it."""
 _LIMITS: Mapping[str, tuple[str, Callable[[Any, Any], bool]]] = {
     "minimum": ("at least", lambda value, limit: value >= limit),
     "maximum": ("at most", lambda value, limit: value <= limit),
@@ -87,6 +100,8 @@ class Params(Struct, frozen=True, kw_only=True):
         """Raises BadInput naming the field, with the remedy; or with the message of the class,
         where that refuses them by itself.
         """
+        with suppress(TypeError, RecursionError):  # what no row can hold is refused elsewhere
+            params = msgspec.to_builtins(params, str_keys=True)
         self.check_fields(params)
         if self.kind is None or variables(params):
             return
@@ -116,7 +131,8 @@ class Params(Struct, frozen=True, kw_only=True):
             is_own = problem.__cause__ is not None  # the class has raised it
             names = set[str]() if is_own else variables(_value_at(written, place))
             if not names:
-                raise BadInput(f"params{place}", text) from None
+                remedy = "" if is_own or text not in _UNFIT else f"give {_UNFIT[text]}"
+                raise BadInput(f"params{place}", text, remedy) from None
             listed = " and ".join(f"${{{name}}}" for name in sorted(names))
             wrong = f"the value of {listed} in the worker's environment does not fit"
             raise BadInput(f"params{place}", wrong, self._remedy_at(place)) from None
@@ -148,7 +164,7 @@ class Params(Struct, frozen=True, kw_only=True):
             return
         if isinstance(value, date | time):  # of TOML; a row has its text
             value = value.isoformat()
-        schema = self.referred(schema)
+        schema = self._tagged(value, self.referred(schema), where)
         if "anyOf" in schema:
             self._check_any(value, schema["anyOf"], where)
         choices = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -158,7 +174,7 @@ class Params(Struct, frozen=True, kw_only=True):
         words, is_one = _TYPES.get(schema.get("type", ""), _ANY)
         if not is_one(value):
             raise BadInput(where, f"{value!r} is not {words}", f"give {words}")
-        _check_format(value, schema.get("format", ""), where)
+        _check_format(value, schema.get("format") or schema.get("contentEncoding", ""), where)
         for key, (words, is_within) in _LIMITS.items():
             if key in schema and not is_within(value, schema[key]):
                 raise BadInput(where, f"{value!r} is out of range", f"{words} {schema[key]}")
@@ -166,6 +182,23 @@ class Params(Struct, frozen=True, kw_only=True):
             self._check_object(value, schema, where)
         elif isinstance(value, list | tuple):
             self._check_list(value, schema, where)
+
+    def _tagged(self, value: Any, schema: Schema, where: str) -> Schema:
+        """Of a choice of classes, the schema of the one that the tag of a table names; all of them,
+        where a variable is the tag. Any other schema as it is.
+        """
+        tags = schema.get("discriminator")
+        if tags is None or not isinstance(value, Mapping):
+            return schema
+        name, classes = tags["propertyName"], tags["mapping"]
+        remedy = f"give one of {', '.join(classes)}"
+        if variables(value.get(name)):
+            return schema
+        if name not in value:
+            raise BadInput(f"{where}.{name}", "it is missing", remedy)
+        if str(value[name]) not in classes:
+            raise BadInput(f"{where}.{name}", f"{value[name]!r} is not one of its values", remedy)
+        return self.referred({"$ref": classes[str(value[name])]})
 
     def _check_any(self, value: Any, schemas: Sequence[Schema], where: str) -> None:
         """One of the schemas must fit; where one alone is of the value's type, it says what is

@@ -7,9 +7,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -39,6 +41,9 @@ class File(msgspec.Struct, tag="file"):
     path: str
 
 
+NO_NAME = UUID(int=0)
+
+
 @dataclasses.dataclass
 class Everything:
     """One field of each kind."""
@@ -56,6 +61,10 @@ class Everything:
     pair: tuple[int, str] | None = None
     day: date = date(2026, 11, 21)
     code: Annotated[str, msgspec.Meta(pattern="^[a-z]+$", max_length=4)] = "ab"
+    key: bytes = b""
+    name: UUID = NO_NAME
+    price: Decimal = Decimal("1.5")
+    wait: timedelta = timedelta(minutes=5)
 
 
 EVERYTHING = described(Everything, "handler")
@@ -74,9 +83,13 @@ both = pytest.mark.parametrize("params", [EVERYTHING, FROM_A_MANIFEST], ids=["cl
         {"text": "x", "names": ["a", ""], "sizes": {"a": 1}, "code": "abcd"},
         {"text": "x", "source": {"type": "source", "url": "y"}},
         {"text": "x", "source": {"type": "file", "path": "y"}, "pair": [1, "a"]},
+        {"text": "x", "source": {"type": "${TYPE}", "path": "y"}},
         {"text": "${TEXT}", "days": "${DAYS}", "names": ["${NAME}"], "loud": "${LOUD}"},
         {"text": "x", "day": "2026-08-21"},
         {"text": "x", "day": date(2026, 8, 21)},
+        {"text": "x", "key": "aGk=", "name": str(UUID(int=7)), "price": "2", "wait": "PT1S"},
+        {"text": "x", "key": b"hi", "name": UUID(int=7), "price": Decimal(2)},
+        {"text": "x", "wait": timedelta(seconds=1), "depth": Depth.LONG, "names": {"a"}},
     ],
 )
 def test_what_fits_is_taken(params: Params, given: dict[str, Any]) -> None:
@@ -104,13 +117,20 @@ def test_what_fits_is_taken(params: Params, given: dict[str, Any]) -> None:
         ({"names": "a"}, "params.names: 'a' is not a list (give a list)"),
         ({"names": ["a", 1]}, "params.names[1]: 1 is not text (give text)"),
         ({"sizes": {"a": "b"}}, "params.sizes.a: 'b' is not a whole number"),
-        ({"source": {"type": "file"}}, "params.source"),
+        ({"source": {"type": "file"}}, "params.source.path: it is missing (give text)"),
+        ({"source": {"url": "x"}}, "params.source.type: it is missing (give one of source, file)"),
+        ({"source": {"type": "x"}}, "params.source.type: 'x' is not one of its values (give one"),
+        ({"source": {"type": "file", "pfad": ""}}, "params.source.pfad: there is no such field"),
         ({"source": 3}, "params.source: 3 fits nothing that it may be (give a table or nothing)"),
         ({"pair": [1, 2]}, "params.pair"),
         ({"day": "tomorrow"}, "params.day: 'tomorrow' is not a date like 2026-08-21 (give a date"),
         ({"day": "20260821"}, "params.day: '20260821' is not a date like 2026-08-21 (give a date"),
         ({"code": "ABC"}, "params.code: 'ABC' is out of range (text that matches ^[a-z]+$)"),
         ({"code": "abcde"}, "params.code: 'abcde' is out of range (a length of at most 4)"),
+        ({"key": "??"}, "params.key: '??' is not text in base64 (give text in base64)"),
+        ({"name": "7"}, "params.name: '7' is not a UUID like 01234567-89ab-cdef-0123-456789abcdef"),
+        ({"price": "much"}, "params.price: 'much' is not a number as text, like 1.50 (give a num"),
+        ({"wait": "5m"}, "params.wait: '5m' is not a duration like PT5M (give a duration like PT"),
         ({"txet": 3}, "params.txet: there is no such field (did you mean text?)"),
         ({"qqq": 3}, "params.qqq: there is no such field (there are: text, days,"),
     ],
@@ -204,6 +224,21 @@ def test_keys_may_be_of_what_json_writes_as_text() -> None:
     assert numbered.made(given) == Numbered({1: "a"})
     with pytest.raises(BadInput, match=r"^params\.names: one of its keys: Expected `int`"):
         numbered.made({"names": {"x": "a"}}, written={"names": {"x": "${A}"}})
+
+
+class Times(msgspec.Struct):
+    at: datetime
+    """Its schema does not say that it is a time, as that may have a zone or not."""
+
+
+def test_a_time_without_a_format_is_refused_with_the_remedy() -> None:
+    times = described(Times, "handler")
+    times.check({"at": "2026-08-21T18:00:00"})
+    with pytest.raises(BadInput) as refused:
+        times.check({"at": "2026-08-21"})
+    assert str(refused.value) == (
+        "params.at: Invalid RFC3339 encoded datetime (give a time like 2026-08-21T18:00:00Z)"
+    )
 
 
 @dataclasses.dataclass
