@@ -8,11 +8,14 @@ supervisor holds: if the supervisor is killed, the pipe closes and the workers s
 """
 
 import asyncio
+import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from contextvars import Context
 
 from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
@@ -36,6 +39,42 @@ def ignore_signals() -> None:
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+class StopSignals:
+    """The signals that ask a worker to stop: `asked` is called at each. A coroutine can take them
+    by `signal.signal`, or by `signal.set_wakeup_fd` what the loop hears of them by: `keep` takes
+    them back.
+    """
+
+    def __init__(self, asked: Callable[[], None]) -> None:
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+        for number in STOPPING:
+            self._loop.add_signal_handler(number, asked)
+        self._handlers = {number: signal.getsignal(number) for number in STOPPING}
+        self._descriptor = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(self._descriptor)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def keep(self, _event: object = None) -> None:
+        """Takes them back, unless `end` was called. Also a subscriber of events."""
+        if not self._handlers or threading.current_thread() is not threading.main_thread():
+            return
+        taken = [n for n, handler in self._handlers.items() if signal.getsignal(n) is not handler]
+        if signal.set_wakeup_fd(self._descriptor) == self._descriptor and not taken:
+            return
+        for number in taken:  # outside the context of a run, which may not do so
+            Context().run(self._loop.add_signal_handler, number, self._asked)
+        logging.getLogger("asyncio").error(
+            "a handler took the signals by which its worker is asked to stop: it listens to them "
+            "again"
+        )
+
+    def end(self) -> None:
+        """Leaves them as they are from now on."""
+        self._handlers = {}
 
 
 STEADY = 60.0

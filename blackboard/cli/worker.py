@@ -247,9 +247,9 @@ class _Work:
                 guards_loop=True,
             )
             stopping = _Stopping(worker)
-            loop = asyncio.get_running_loop()
-            for number in supervisor.STOPPING:
-                loop.add_signal_handler(number, stopping.asked)
+            signals = supervisor.StopSignals(stopping.asked)
+            stack.callback(signals.end)
+            events.subscribe(signals.keep, "the signals")
             with stopping.at_changes() if self.reload else nullcontext():
                 await worker.work(self.until)
         if not stopping.restarts:  # else signals would be ignored in the process that follows, too

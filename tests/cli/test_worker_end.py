@@ -279,3 +279,45 @@ def test_a_worker_whose_loop_is_blocked_by_what_handlers_left_ends_all_the_same(
         assert "jobs.py" in done.stderr.partition("Fatal Python error: Aborted")[2]
         assert [run.outcome for run in board.runs("a")] == ["ok"]
         assert board.workers() == []
+
+
+TAKING = """
+import signal
+from blackboard import handler
+
+@handler("takes", every="1h")
+async def takes(item, ctx):
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    "taking",
+    [
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "signal.signal(signal.SIGTERM, lambda *_: None)",
+        "signal.set_wakeup_fd(-1)",
+    ],
+)
+def test_a_worker_whose_signals_a_handler_has_taken_is_asked_to_stop_by_them(
+    tmp_path: Path, taking: str
+) -> None:
+    (tmp_path / "jobs.py").write_text(TAKING.format(taking))
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", "takes", every="1h")
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "blackboard", "--store", "board.db"]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [*command, "worker", "--jobs", "jobs.py"],
+            cwd=tmp_path,
+            env=own_environ(),
+            stderr=stderr,
+        )
+    try:
+        eventually(lambda: "listens to them again" in log.read_text(), "they are taken back")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(patience(30.0)) == 0
+    finally:
+        process.kill()
+        process.wait()
