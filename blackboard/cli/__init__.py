@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -213,18 +214,20 @@ def _open_streams() -> tuple[TextIO, TextIO]:
 def _flushed(code: int, streams: tuple[TextIO, TextIO]) -> int:
     """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
     be written is not tried again as Python ends. Stderr still has what it did not take, such as
-    lines of a log: they are lost, and do not count. One that a handler has closed has nothing left.
+    lines of a log: they are lost, and do not count. A stream that jobs have put in the place of one
+    may have the output; one that they have closed, or detached from its buffer, has nothing left.
     """
-    out, _ = streams
-    for stream in streams:
-        if stream.closed:
-            continue
-        try:
-            stream.flush()
-        except OSError as problem:
-            if stream is out:
-                code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    out, err = streams
+    for now, stream in ((sys.stdout, out), (sys.stderr, err)):
+        for each in (now, stream) if isinstance(now, TextIOWrapper) else (stream,):
+            try:
+                each.flush()
+            except OSError as problem:
+                if stream is out:
+                    code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), each.fileno())
+            except ValueError:
+                continue
     return code
 
 

@@ -49,7 +49,7 @@ from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.logs import emitting_info, kept_logs
 from blackboard.runners.loop import run_loop
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result
-from blackboard.runners.output import Tail, staying_alive
+from blackboard.runners.output import BytesOf, Tail, staying_alive
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask, mask_of_worker
@@ -375,6 +375,13 @@ class _Kept:
 
     def close(self) -> None:
         """Does nothing: the command goes on to print to the stream."""
+
+    @property
+    def buffer(self) -> BytesOf:
+        return BytesOf(self)
+
+    def detach(self) -> BytesOf:
+        return self.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from io import RawIOBase
 from typing import Any, TextIO, TypeVar, cast
 
 from blackboard.phrases import LONGEST_OUTPUT
@@ -51,6 +52,24 @@ def staying_alive(stream: Stream) -> Stream:
     return stream
 
 
+class BytesOf(RawIOBase):
+    """Writes bytes, as UTF-8, to a stream that replaces `sys.stdout`. What wraps the buffer of a
+    stream anew closes that buffer at its end: handlers get this in the place of the process's.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self._stream is not None:
+            self._stream.write(bytes(data).decode("utf-8", "backslashreplace"))
+        return len(data)
+
+
 class _Routed:
     def __init__(self, original: TextIO | None) -> None:
         self.original = original
@@ -74,6 +93,14 @@ class _Routed:
 
     def close(self) -> None:
         """Does nothing: the stream is the worker's, and all runs print to it."""
+
+    @property
+    def buffer(self) -> BytesOf:
+        """Past the routes: what wraps it may be flushed while another run goes on."""
+        return BytesOf(self.original)
+
+    def detach(self) -> BytesOf:
+        return self.buffer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.original, name)

@@ -155,6 +155,9 @@ TAKEN = {
     "another, and closed": "sys.stdout = sys.stderr = io.StringIO(); sys.stdout.close()",
     "closed below": "sys.__stdout__.close(), sys.__stderr__.close()",
     "without descriptors": "os.closerange(1, 3)",
+    "wrapped anew": "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
+    "wrapped, too": "sys.stdout, sys.stderr = map(io.TextIOWrapper, "
+    "(sys.stdout.buffer, sys.stderr.buffer))",
 }
 """What a handler may do to the streams of its process."""
 
@@ -170,7 +173,9 @@ def test_a_worker_whose_streams_a_handler_has_taken_ends_well(
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
-@pytest.mark.parametrize("taken", ["absent", "closed", "another, and closed"])
+@pytest.mark.parametrize(
+    "taken", ["absent", "closed", "another, and closed", "wrapped anew", "wrapped, too"]
+)
 @pytest.mark.parametrize("kind", ["async def", "def"])
 def test_a_run_here_that_has_taken_the_streams_is_told_all_the_same(
     town: CommandLine, taken: str, kind: str
@@ -179,6 +184,27 @@ def test_a_run_here_that_has_taken_the_streams_is_told_all_the_same(
     (town.folder / "taken.py").write_text(body.replace("async def", kind))
     done = shell(town.folder, f"{COMMAND} run davis --here --jobs taken.py")
     assert (done.returncode, "davis ok in" in done.stdout, done.stderr) == (0, True, "")
+
+
+WRAPPED = f"""
+import io, sys, threading, time
+{JOBS}
+sys.stdout = io.TextIOWrapper(sys.stdout.WAY, encoding="utf-8")
+threading.Thread(target=time.sleep, args=(600,)).start()
+"""
+
+
+@pytest.mark.parametrize("way", ["detach()", "buffer"])
+def test_the_answer_is_written_to_a_stream_that_a_module_of_jobs_has_wrapped_anew(
+    town: CommandLine, way: str
+) -> None:
+    """Also where a thread that the module has started does not let Python end."""
+    town.write(WRAPPED.replace("WAY", way), "jobs.py")
+    line = f"{COMMAND} run davis --here --jobs jobs.py"
+    done = shell(town.folder, line)
+    assert (done.returncode, done.stdout[:12], done.stderr) == (0, "davis ok in ", "")
+    done = shell(town.folder, f"{line} > /dev/full")
+    assert (done.returncode, done.stderr.startswith(FULL)) == (2, True)
 
 
 @pytest.mark.parametrize("closed", ["1>&-", "1>/dev/full", "2>&-", "2>/dev/full", "1>&- 2>&-"])

@@ -3,6 +3,7 @@
 # ruff: noqa: T201 - printing is what is tested
 
 import asyncio
+import io
 import logging
 import sys
 from typing import Any
@@ -163,6 +164,10 @@ async def change_what_it_is_given(item: Item, ctx: Context) -> Any:
     settings: Any = ctx.settings
     settings["allow"].append("everything")
     settings["more"] = 1
+    out: Any = sys.stdout
+    for buffer in (out.buffer, out.detach()):
+        with io.TextIOWrapper(buffer, encoding="utf-8") as wrapped:
+            wrapped.write("wrapped anew\n")
     sys.stdout.close()
     sys.stderr.close()
     return before
