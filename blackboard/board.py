@@ -325,11 +325,13 @@ class Board:
         read when the first is asked for.
         """
         inputs.check_id(pattern)
-        for name in filter(None, (state, state_in(pattern))):
-            inputs.check_state(name)
+        if state is not None:
+            inputs.check_state(state)
         try:
             meant = await select(self._table, [pattern])
         except BadInput:  # it means no item
+            if named := state_in(pattern):
+                inputs.check_state(named)
             meant = []
         chosen = [item for item in meant if type in {None, item.type}]
         status = await read_status(self._table, chosen)

@@ -66,7 +66,7 @@ class BoardView:
         )
         self._table = table
         self._board = board
-        self._base = query
+        self._base = replace(query, may_be_none=True)
         self._absolute = absolute
         self._opened: Opened | None = None
         self.trouble = ""

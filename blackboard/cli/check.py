@@ -49,7 +49,9 @@ def check_command(
 
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
-            status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
+            status = await read_selected(
+                board, ids, exact=chosen.exact, may_be_none=True, overdue_after=overdue
+            )
             checked, names = await read_alarms(board, status, types=types, with_groups=not ids)
             if unmatched := {*types} - names:
                 present = {item.type async for item in board.items()}

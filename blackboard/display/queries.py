@@ -46,14 +46,17 @@ async def select(
     exact: bool = False,
     removed: bool = False,
     damaged: bool = False,
+    overdue_after: timedelta = OVERDUE_AFTER,
 ) -> list[Item]:
     """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
     of the board; with `removed` also those that were removed; with `damaged` a stand-in for each
     that is named and whose row cannot be read. Raises BadInput when one of the patterns means
-    nothing, NoneInState when no item is in a state, BadRow for one that is damaged.
+    nothing, BadRow for one that is damaged. States that no item is in are passed over; raises
+    NoneInState where nothing is left.
     """
     chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
+    unmatched = ""
     for pattern in patterns:
         item = await _item_named(board, pattern, removed=removed, damaged=damaged)
         if item is not None:
@@ -61,11 +64,15 @@ async def select(
         elif exact or not is_glob(pattern):
             raise Missing(pattern)
         elif state := state_in(pattern):
-            meant = await _items_in(board, check_state(state))
+            query = ItemQuery(states=[check_state(state)], overdue=overdue_after)
+            meant = [status.item for status in (await query.read(board)).items]
+            unmatched = unmatched if meant else state
         else:
             meant = await _items_like(board, pattern, read, removed=removed)
         for item in meant:
             chosen.setdefault(item.id, item)
+    if unmatched and not chosen:
+        raise NoneInState(unmatched)
     return list(chosen.values())
 
 
@@ -102,22 +109,25 @@ async def _items_like(
     return matched
 
 
-async def _items_in(board: BoardTable, state: str) -> list[Item]:
-    found = await ItemQuery(states=[state]).read(board)
-    if not found.items:
-        raise NoneInState(state)
-    return [status.item for status in found.items]
-
-
 async def read_selected(
     board: BoardTable,
     patterns: Sequence[str] = (),
     *,
     exact: bool = False,
+    may_be_none: bool = False,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> BoardStatus:
-    """The status of the items that `patterns` mean, of all when there are none."""
-    items = await select(board, patterns, exact=exact) if patterns else None
+    """The status of the items that `patterns` mean, of all when there are none. Where no item is in
+    a state, that of none, if there `may_be_none`; else raises NoneInState.
+    """
+    items: list[Item] | None = None
+    try:
+        if patterns:
+            items = await select(board, patterns, exact=exact, overdue_after=overdue_after)
+    except NoneInState:
+        if not may_be_none:
+            raise
+        items = []
     return await read_status(board, items, overdue_after=overdue_after)
 
 
@@ -157,6 +167,9 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 
     ids: Sequence[str] = ()
     exact: bool = False
+    may_be_none: bool = False
+    """Whether it finds none where no item is in a state of `ids`; else `read` raises NoneInState.
+    """
     types: Sequence[str] = ()
     states: Sequence[str] = ()
     """An item matches if it is in any of them; all items match if there are none."""
@@ -178,7 +191,11 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             shown, total = self.chosen(read.statuses), counted.items
         else:
             read = await read_selected(
-                board, self.ids, exact=self.exact, overdue_after=self.overdue
+                board,
+                self.ids,
+                exact=self.exact,
+                may_be_none=self.may_be_none,
+                overdue_after=self.overdue,
             )
             chosen = self.chosen(read.statuses)
             for word in self.words:

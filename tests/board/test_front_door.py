@@ -48,6 +48,7 @@ from blackboard.events import (
 )
 from blackboard.model import Token
 from blackboard.protocol import edits
+from blackboard.protocol.additions import ensure
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claim
 from blackboard.protocol.keys import item_key, lock_key
@@ -216,6 +217,13 @@ def test_items_are_found_by_glob_type_and_state(url: str) -> None:
             assert "ValueError: as it was told" in str(failed.error)
             with pytest.raises(BadInput, match="there is no state 'odd'"):
                 [one async for one in board.items(state="odd")]
+            assert [one.id async for one in board.items("state:failed")] == ["b1"]
+            assert [one async for one in board.items("state:stale")] == []
+            assert [one async for one in board.items("state:failed", type="other")] == []
+            with pytest.raises(BadInput, match="there is no state 'odd'"):
+                [one async for one in board.items("state:odd")]
+            await ensure(board._table, ["state:odd"], "feed")  # as a partition may be named
+            assert [one.id async for one in board.items("state:odd")] == ["state:odd"]
 
     asyncio.run(story())
 

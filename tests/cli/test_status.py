@@ -261,6 +261,23 @@ def test_a_watched_large_board_is_read_as_far_as_it_fits(large: CommandLine) -> 
     assert "1-4 of 1,000" in found[-2]
 
 
+def test_a_state_that_is_watched_may_be_that_of_none(blackboard: CommandLine) -> None:
+    blackboard("add", "davis", "--type", "feed")
+
+    async def story(board: BoardTable) -> None:
+        query = ItemQuery(ids=["state:paused"])
+        view = BoardView(board, Board(board, Session.start(Chosen())), query)
+        for is_paused in (False, True, False):
+            if is_paused:
+                await view._board.pause("davis")
+            elif view.state.items:
+                await view._board.resume("davis")
+            await view.read()
+            assert [one.item.id for one in view.state.items] == ["davis"] * is_paused
+
+    blackboard.on_board(story)
+
+
 def test_as_many_types_are_counted_as_a_row_holds(blackboard: CommandLine) -> None:
     blackboard("init")
 

@@ -376,6 +376,32 @@ def test_a_state_that_no_item_is_in_is_no_bad_input(towns: CommandLine) -> None:
     assert "state: there is no state 'odd' (one of active, " in refused
 
 
+def test_of_several_states_those_that_no_item_is_in_are_passed_over(towns: CommandLine) -> None:
+    towns("pause", "davis")
+    assert (
+        towns("resume", "state:failed", "state:paused").out == "davis is resumed and is due now\n"
+    )
+    assert towns("run", "state:failed", "dayton").out.startswith("dayton is due now")
+    assert "no item is stale" in towns("run", "state:failed", "state:stale", code=1).err
+    assert "no item 'nope'" in towns("run", "state:failed", "nope", code=2).err
+
+
+def test_a_state_is_by_the_time_that_overdue_gives(towns: CommandLine) -> None:
+    towns("show", "state:overdue", code=1)
+    assert len(towns("show", "state:overdue", "--overdue", "0", "--json").json) == 3
+    assert towns("check", "state:overdue", "--overdue", "0", code=1).out.count("overdue") == 3
+
+
+def test_all_is_well_where_no_item_is_in_a_state_that_is_checked(towns: CommandLine) -> None:
+    assert towns("check", "state:failed").out == "all well: 0 items\n"
+
+
+def test_an_item_that_was_named_like_a_state_is_meant_by_its_id(towns: CommandLine) -> None:
+    """Partitions may have such names."""
+    add_a_pattern(towns, "state:failed")
+    assert towns("pause", "state:failed").out == "state:failed is paused\n"
+
+
 def test_an_item_is_renamed(towns: CommandLine) -> None:
     towns.finish(towns.start("davis"))
     assert towns("rename", "davis", "woodland").out == "woodland is the name of davis now\n"
