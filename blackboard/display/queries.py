@@ -234,7 +234,10 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             ids = sorted({row.id async for row in self._held_or_late(board)})
             if len(ids[:limit]) > LARGE:
                 return None
-            items = [await board.item(item_id) for item_id in ids[:limit]]
+            try:
+                items = [await board.item(item_id) for item_id in ids[:limit]]
+            except BadRow:
+                return None  # to read all passes over it, and says so
             return [item for item in items if item is not None], len(ids) - len(items)
         if self.states or self.types or limit is None or limit >= counted.items:
             return None

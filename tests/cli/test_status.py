@@ -225,6 +225,24 @@ def test_of_a_large_board_what_runs_or_is_late_is_found_by_its_keys(large: Comma
         assert large("show", "--json", *args.split(), "--type", "shell").json == []
 
 
+@pytest.mark.parametrize("args", ["show --json --state overdue", "show --json state:overdue"])
+def test_a_damaged_row_hides_no_other_late_items_of_a_large_board(
+    large: CommandLine, args: str
+) -> None:
+    for late in ("davis", "part-03"):
+        large.set_back(late, timedelta(minutes=22))
+
+    async def damage(board: BoardTable) -> None:
+        spoiled = [Merge(keys.item_key("davis"), {"state": "?"}, ANY)]
+        await board.table.commit(board.partition("davis"), spoiled)
+
+    large.on_board(damage)
+    counted(large, items=1_000)
+    said = large(*args.split())
+    assert [one["id"] for one in said.json] == ["part-03"]
+    assert "1 item left out, whose rows cannot be read" in said.err
+
+
 @pytest.mark.cases_of_one_store("columns are sorted above the store")
 @pytest.mark.parametrize(
     "args", [("part-*",), ("--type", "feed"), ("--state", "paused"), ("--sort", "runs")]
