@@ -125,13 +125,13 @@ def test_an_edit_to_what_it_is_changes_nothing(crawl: CommandLine) -> None:
     assert "is as it was" in crawl("edit", "news", "--checkpoint", "3").out
 
 
-@pytest.mark.not_on_azurite
 def test_a_checkpoint_may_hold_what_a_handler_may_save(crawl: CommandLine) -> None:
     crawl("edit", "news", "--checkpoint", '{"cursor": null, "left": [null, 3]}')
     kept = crawl("show", "news", "--json").json[0]["checkpoint"]
     assert kept == {"cursor": None, "left": [None, 3]}
 
 
+@pytest.mark.not_on_azurite
 def test_a_checkpoint_that_no_row_holds_is_refused(crawl: CommandLine) -> None:
     (crawl.folder / "long.txt").write_text("x" * 40_000)
     said = crawl.refused("edit", "news", "--checkpoint", "@long.txt")
