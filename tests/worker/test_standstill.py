@@ -1,5 +1,6 @@
 """A worker whose loop stands still is ended; one that was stopped, or that waits, is not."""
 
+import asyncio
 import math
 import os
 import select
@@ -160,6 +161,25 @@ def test_a_loop_is_watched_from_its_first_turn_on() -> None:
     assert watches() == before + 1
     watch.loop_turns(math.inf)
     eventually(lambda: watches() == before, "the watch ends")
+
+
+def test_a_loop_whose_work_is_done_is_watched_until_it_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program that goes on after that is not ended."""
+    killed: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda *of: killed.append(of))
+    monkeypatch.setattr("blackboard.runners.loop.CLOSES_WITHIN", 1.0)
+    before = threading.enumerate()
+    watch = LoopWatch(SystemClock(), lambda _: None)
+
+    async def work() -> None:
+        watch.work_is_done()
+
+    asyncio.run(work())
+    [thread] = set(threading.enumerate()) - {*before}
+    thread.join(patience(10.0))
+    assert (thread.is_alive(), killed) == (False, [])
 
 
 def test_a_loop_that_stands_still_without_a_handler_is_reported_as_such() -> None:
