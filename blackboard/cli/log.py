@@ -29,7 +29,7 @@ from blackboard.display.columns import (
 from blackboard.display.escaping import shown, shown_lines
 from blackboard.display.layout import Line, Style, table, text_of, titled
 from blackboard.display.queries import RunQuery, items_with_history, newest_runs
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, NoneInState
 from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.actions import actions as read_actions
@@ -233,7 +233,9 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
     async with asked.session.board() as board:
         query = asked.query(await board.table.now())
         recent = _RecentRuns(board, query, clock)
-        read_at, items = await board.revision(), await asked.items(board)
+        read_at, items = await board.revision(), list[Item]()
+        with suppress(NoneInState):  # one may come into the state later
+            items = [*await asked.items(board)]
         await asked.check_types(board, items)
         await recent.among(items)
         listed, _ = await newest_runs(board, items, query, limit=asked.number)

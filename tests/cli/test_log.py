@@ -491,6 +491,28 @@ def test_what_ends_before_a_time_to_come_is_not_shown_while_runs_are_followed(
     assert towns("log", "--follow", "--since", "in 1h").out == ""
 
 
+def test_a_state_that_is_followed_may_be_that_of_none_at_first(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed() -> None:
+        towns("run", "keene")
+        towns.finish(towns.start("keene"), Outcome.FAILED, error=ERROR)
+
+    class Stepped(SystemClock):
+        looks = 0
+
+        async def sleep(self, _: float) -> None:
+            type(self).looks += 1
+            if self.looks == 3:
+                raise KeyboardInterrupt
+            if self.looks == 1:
+                await asyncio.to_thread(failed)
+
+    towns("log", "state:stale", code=1)
+    monkeypatch.setattr(log, "SystemClock", Stepped)
+    assert "keene" in towns("log", "--follow", "state:failed").out
+
+
 def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
