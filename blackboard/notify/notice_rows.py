@@ -157,7 +157,8 @@ async def end(board: BoardTable, recovery: Notice) -> bool:
         last = next((row for row in stored if row.key == key), None)
         if last is not None and last.nonce == nonce:
             return was_heard
-        rows = [row for row in stored if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
+        ended = [row for row in stored if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
+        rows = [row for row in ended if row.fence <= recovery.fence]  # else it has failed again
         if not rows or (last is not None and last.version > VERSION):
             return False
         was_heard = any(row.was_heard for row in rows)

@@ -229,6 +229,25 @@ async def test_whoever_deletes_the_row_first_tells_the_end(scene: Scene) -> None
 
 
 @story
+async def test_what_failed_after_the_recovery_is_not_ended_by_it(scene: Scene) -> None:
+    """Where the item was well when that was confirmed, and has failed again since."""
+    etag = await begin(scene.other, OVERDUE, again=DAY)
+    assert etag
+    await settle(scene.other, OVERDUE, etag, accepted=True)
+    again = replace(NOTICE, fence=RECOVERED.fence + 1)
+    etag = await begin(scene.other, again, again=DAY)
+    assert etag
+    assert await end(scene.board, RECOVERED)
+    assert await row(scene, "overdue") is None
+    await settle(scene.other, again, etag, accepted=True)
+    found = await row(scene)
+    assert found is not None
+    assert found.data["state"] == ACCEPTED
+    assert not await end(scene.board, RECOVERED)
+    assert await end(scene.board, replace(RECOVERED, fence=again.fence + 1))
+
+
+@story
 async def test_a_batch_that_was_lost_ends_nothing_that_another_worker_has_ended(
     scene: Scene,
 ) -> None:
