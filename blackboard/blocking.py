@@ -71,12 +71,15 @@ class Portal:
         self._thread = threading.Thread(target=self._run, name="blackboard", daemon=True)
 
     def __enter__(self) -> Self:
-        self._thread.start()
-        atexit.register(self._end)
         try:
+            self._thread.start()
+            atexit.register(self._end)
             self._started.result()
-        except BaseException:  # Ctrl-C
-            self.__exit__()
+        except BaseException:  # Ctrl-C, also while it starts, or there can be no thread
+            if self._started.cancel():  # the thread, if it has begun, ends by itself
+                atexit.unregister(self._end)
+            else:
+                self.__exit__()
             raise
         return self
 
@@ -219,8 +222,9 @@ class Portal:
 
     async def _until_closed(self) -> None:
         closed = asyncio.Event()
-        self._started.set_result((asyncio.get_running_loop(), closed))
-        await closed.wait()
+        if self._started.set_running_or_notify_cancel():
+            self._started.set_result((asyncio.get_running_loop(), closed))
+            await closed.wait()
 
 
 async def _closed(elements: AsyncGenerator[Any]) -> None:

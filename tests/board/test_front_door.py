@@ -1463,6 +1463,30 @@ def test_a_board_that_cannot_be_opened_leaves_no_thread(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_ctrl_c_while_the_thread_of_a_board_starts_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_begun: bool
+) -> None:
+    """As in a prompt or a notebook, whose process goes on."""
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def interrupted(thread: threading.Thread) -> None:
+        if has_begun or thread.name != "blackboard":
+            start(thread)
+        if thread.name == "blackboard":
+            started.append(thread)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt), blocking(str(tmp_path / "app.db")):
+            pass
+    [thread] = started
+    if has_begun:
+        thread.join(patience(5))
+    assert not thread.is_alive()
+
+
 def test_a_coroutine_on_the_loop_of_the_board_may_not_wait_for_it(tmp_path: Path) -> None:
     boards: list[BlockingBoard] = []
 
