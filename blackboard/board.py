@@ -47,7 +47,7 @@ from blackboard.handlers.registry import importing, load, registry_of
 from blackboard.location import Location, name_of, store_of
 from blackboard.model import Item, Mark, Via
 from blackboard.patterns import state_in
-from blackboard.phrases import some
+from blackboard.phrases import quoted, some
 from blackboard.protocol import actions, additions, edits, members
 from blackboard.protocol.actions import changed_fields, param_names, record_action
 from blackboard.protocol.board_table import BoardTable
@@ -503,7 +503,7 @@ class Board:
         def new(spec: Spec, item: Item) -> Spec:
             for key in unset:
                 if key not in spec.params:
-                    raise BadInput("unset", f"there is no {key!r} in the params")
+                    raise BadInput("unset", f"there is no {quoted(key)} in the params")
             kept = {key: value for key, value in spec.params.items() if key not in unset}
             after = inputs.changed(spec, changes, params={**kept, **(params or {})})
             inputs.check_size(after, limit=limit)
@@ -761,7 +761,7 @@ class Board:
         """
         if iscoroutinefunction(callback) or iscoroutinefunction(type(callback).__call__):
             remedy = "give a plain function; it may create a task"
-            raise BadInput("callback", f"{callback!r} is a coroutine function", remedy)
+            raise BadInput("callback", f"{quoted(callback)} is a coroutine function", remedy)
         subscription = Subscription(callback)
         self._subscriptions.append(subscription)
         for worker in self._workers:
@@ -866,7 +866,7 @@ def _check_limit(limit: int | None) -> None:
 
 
 def _aware(moment: datetime | None, name: str) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
+    if moment is not None and moment.utcoffset() is None:
         raise BadInput(name, f"{moment} has no offset", "give an aware datetime")
     return moment
 

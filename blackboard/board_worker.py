@@ -15,6 +15,7 @@ from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
 from blackboard.handlers import code
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import check_importable
+from blackboard.phrases import quoted
 from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import duration_of
 from blackboard.settings import Settings
@@ -84,7 +85,7 @@ def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dic
     for item_type in types:
         if item_type not in handlers:
             remedy = f"there are handlers for: {', '.join(sorted(handlers)) or 'none'}"
-            raise BadInput("types", f"no handler for {item_type!r}", remedy)
+            raise BadInput("types", f"no handler for {quoted(item_type)}", remedy)
     taken = {name: handler for name, handler in handlers.items() if not types or name in types}
     for handler in taken.values():
         check_importable(handler)
@@ -180,7 +181,7 @@ class BoardWorker:
             raise self._refusal
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
         if until not in tuple(modes):  # it may be a list, which has no hash
-            raise BadInput("until", f"there is no {until!r}", f"one of {', '.join(modes)}")
+            raise BadInput("until", f"there is no {quoted(until)}", f"one of {', '.join(modes)}")
         self._refusal = BlackboardError(ONCE)
         events, worker = self.events, self._worker
         groups = {group.handler.type: group for group in self._groups if until == "stopped"}

@@ -23,7 +23,7 @@ import msgspec
 
 from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.patterns import is_label, state_in
-from blackboard.phrases import stamp
+from blackboard.phrases import quoted, stamp
 from blackboard.rules.next_run import MILLISECOND, is_in_time, slot_of
 from blackboard.rules.status import STATES
 from blackboard.schedule.schedule import Every, Once, Schedule, next_due, opens
@@ -76,7 +76,7 @@ def check_new_id(text: str) -> str:
 def check_state(text: str) -> str:
     """Refuses what is none of the states of an item."""
     if text not in STATES:
-        raise BadInput("state", f"there is no state {text!r}", f"one of {', '.join(STATES)}")
+        raise BadInput("state", f"there is no state {quoted(text)}", f"one of {', '.join(STATES)}")
     return text
 
 
@@ -345,13 +345,24 @@ def argument(name: str, value: Any, kind: Any) -> Any:
     if kind is Parameter.empty:
         return value
     if not _fits(value, kind):
-        raise BadInput(name, f"{repr(value)[:60]} is not {_words(kind)}")
+        raise BadInput(name, f"{quoted(value)} is not {_words(kind)}")
     if isinstance(value, str):
         check_utf8(name, value)
         return str.__str__(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return int.__int__(value)
+    member = _member_of(kind)
+    if member is not None and isinstance(value, Sequence):
+        return [argument(name, each, member) for each in value]
     return value
+
+
+def _member_of(kind: Any) -> Any:
+    """The kind of the members of a list; None: the kind is no list."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in {Union, UnionType}:
+        return next(filter(None, map(_member_of, parts)), None)
+    return parts[0] if origin is Sequence else None
 
 
 def _fits(value: Any, kind: Any) -> bool:

@@ -91,6 +91,16 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def quoted(value: object) -> str:
+    """A value that cannot be used, shortly, in an error: as Python writes it, or by its class where
+    that fails.
+    """
+    try:
+        return repr(value)[:60]
+    except Exception:  # noqa: BLE001 - a class has its own code for this, and large numbers none
+        return f"a value of the class {type(value).__name__}"
+
+
 def some(names: Sequence[str], most: int, *, total: int | None = None) -> str:
     """The first names, and how many more there are: "a, b and 3 more". `total` is the number of all
     names, if it is more than these.

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from blackboard.errors import BadInput, BadSpec
 from blackboard.model import NEVER
+from blackboard.phrases import quoted
 from blackboard.schedule.limits import Calendars, limits
 from blackboard.schedule.rrule import zone_in
 from blackboard.schedule.schedule import Every, Schedule, make_schedule
@@ -355,7 +356,7 @@ def _missed(value: str | None) -> Missed:
         case "one" | "all" | "none":
             return value
         case _:
-            raise BadInput("missed", f"{value!r} is not a policy", "one, all or none")
+            raise BadInput("missed", f"{quoted(value)} is not a policy", "one, all or none")
 
 
 DEEPEST = 100
@@ -470,9 +471,7 @@ def check_value(
         case Mapping():
             for key, inner in value.items():
                 if not isinstance(key, str):
-                    raise BadInput(
-                        where, f"the key {repr(key)[:60]} is not text", "give it as text"
-                    )
+                    raise BadInput(where, f"the key {quoted(key)} is not text", "give it as text")
                 _check_scalar(key, where)
                 check(inner, f"{where}.{key}", deepest - 1)
         case None | bool() | str() | int() | float():
@@ -482,7 +481,7 @@ def check_value(
                 inner = plain(value)
             except (TypeError, ValueError, RecursionError):
                 kinds = "text, numbers, true or false, lists and dicts"
-                problem = f"{repr(value)[:60]} cannot be kept"
+                problem = f"{quoted(value)} cannot be kept"
                 raise BadInput(where, problem, kinds) from None
             check(inner, where, deepest)
 

@@ -36,7 +36,7 @@ from typing import Any
 from blackboard.errors import BadInput
 from blackboard.handlers import code
 from blackboard.handlers.handler import MAIN, Handler, Source, handlers_in, handlers_of, place
-from blackboard.phrases import class_of, message_of
+from blackboard.phrases import class_of, message_of, quoted
 from blackboard.runners.interpreter import executable
 
 AT_TOP_LEVEL = "define it at the top level of a module or script, or make it an `async def`"
@@ -83,7 +83,7 @@ def load(jobs: Sequence[str], base: Path) -> Handlers:
 def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Handlers:
     """Handlers by type, from functions and from what `--jobs` takes. Raises BadInput."""
     if isinstance(handlers, str | Mapping):
-        raise BadInput("handlers", f"{handlers!r} is not a list", "such as [feed, 'jobs']")
+        raise BadInput("handlers", f"{quoted(handlers)} is not a list", "such as [feed, 'jobs']")
     collected: list[Handler] = []
     folders: list[Path] = []
     for source in handlers:
@@ -94,7 +94,7 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
         else:
             is_module = isinstance(source, ModuleType)
             remedy = "name its functions" if is_module else "put @handler above it"
-            raise BadInput("handlers", f"{source!r} is not a handler", remedy)
+            raise BadInput("handlers", f"{quoted(source)} is not a handler", remedy)
     return by_type(collected)
 
 

@@ -45,7 +45,7 @@ from blackboard.model import (
     Token,
     replace,
 )
-from blackboard.phrases import command
+from blackboard.phrases import command, quoted
 from blackboard.protocol import additions, claims, edits, leaders, mail
 from blackboard.protocol.board_row import BoardGone
 from blackboard.protocol.board_table import BoardTable
@@ -560,7 +560,7 @@ def _checked_kind(kind: str) -> election.ElectionKind:
         return election.ElectionKind(kind)
     except ValueError:
         kinds = ", ".join(each.value for each in election.ElectionKind)
-        raise BadInput("kind", f"there is no kind {kind!r}", f"one of {kinds}") from None
+        raise BadInput("kind", f"there is no kind {quoted(kind)}", f"one of {kinds}") from None
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:
@@ -571,7 +571,7 @@ def _checked_lease(lease: str | float | timedelta) -> timedelta:
 
 def _checked_rank(rank: int, kind: election.ElectionKind) -> int:
     if type(rank) is not int or not 0 <= rank <= HIGHEST_RANK:
-        raise BadInput("rank", f"{rank!r} is out of range", f"0 to {HIGHEST_RANK}")
+        raise BadInput("rank", f"{quoted(rank)} is out of range", f"0 to {HIGHEST_RANK}")
     if rank and kind is election.ElectionKind.MUTEX:
         raise BadInput("rank", "a mutex has no ranks: the first leads", 'kind="bully" or "ring"')
     return rank

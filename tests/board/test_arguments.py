@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from functools import partial
@@ -26,6 +26,8 @@ from blackboard.settings import Settings
 pytestmark = pytest.mark.of_sqlite("arguments are checked above the store")
 
 SURROGATE = "\ud800"
+LONG = "x" * 40_000
+NO_OFFSET = datetime(2026, 11, 21)  # noqa: DTZ001 - it is refused
 
 
 class Text(str):
@@ -40,6 +42,26 @@ class Number(int):
 
 class Colour(StrEnum):
     RED = "red"
+
+
+class Detached:
+    """As a record of a database whose session has ended."""
+
+    def __repr__(self) -> str:
+        raise LookupError
+
+
+class Nowhere(tzinfo):
+    """A zone that has no offset, as Python allows."""
+
+    def utcoffset(self, moment: datetime | None) -> None:
+        return None
+
+    def dst(self, moment: datetime | None) -> None:
+        return None
+
+    def tzname(self, moment: datetime | None) -> None:
+        return None
 
 
 @handler("feed", every="1h")
@@ -111,7 +133,28 @@ REFUSED: dict[str, tuple[str, Call]] = {
     "no UTF-8 in many": ("id", lambda board: board.add_many({"x": {}, SURROGATE: {}}, "feed")),
     "a checkpoint": ("checkpoint", lambda board: board.edit("davis", checkpoint=object())),
     "a limit": ("limit", lambda board: board.actions(limit=2.5)),  # type: ignore[arg-type]
+    "what has no repr": ("item_id", lambda board: board.pause(Detached())),  # type: ignore[arg-type]
+    "no repr in a list": ("tags", lambda board: board.add("x", "feed", tags=[Detached()])),  # type: ignore[list-item]
+    "no repr in params": (
+        "params.k",
+        lambda board: board.add("x", "feed", params={"k": Detached()}),
+    ),
+    "no repr of a key": ("params", lambda board: board.add("x", "feed", params={Detached(): 1})),
+    "a number that Python does not write": ("by", lambda board: board.run("davis", by=10**5_000)),  # type: ignore[arg-type]
+    "a long type": ("types", lambda board: as_coroutine(board.worker(types=[LONG]))),
+    "a long key": ("unset", lambda board: board.edit("davis", unset=[LONG])),
+    "a long kind": ("kind", lambda board: as_coroutine(board.election("x", kind=LONG))),  # type: ignore[arg-type]
+    "a long state": ("state", lambda board: anext(board.items(state=LONG))),
+    "a time without an offset": ("since", lambda board: anext(board.runs(since=NO_OFFSET))),
+    "a zone without one": (
+        "until",
+        lambda board: anext(board.runs(until=NO_OFFSET.replace(tzinfo=Nowhere()))),
+    ),
 }
+
+
+async def as_coroutine(made: object) -> object:
+    return made
 
 
 async def refused(board: Board, call: Call) -> BadInput:
@@ -166,8 +209,12 @@ def test_texts_and_numbers_of_classes_of_their_own_are_taken_as_what_they_are(
             description=Text("d"),
             retries=Number(2),
             priority=Number(1),
+            tags=[Text("t"), Colour.RED],
         )
         assert item.params == {"k": "x", "n": 3, "of": ["y"], "c": "red"}
+        for tag in ("t", "red"):
+            assert [tagged.id async for tagged in board.items(f"tag:{tag}")] == ["own"]
+        await board.edit("own", unset=[Text("c")])
         assert type(item.params["k"]) is str
         await board.worker().work("idle")
         (run,) = [run async for run in board.runs("own")]
@@ -324,9 +371,6 @@ def test_a_duration_is_text_a_timedelta_or_seconds(tmp_path: Path, seconds: Any)
 @pytest.mark.parametrize("nothing", [0, 0.0, "0", "0s", timedelta(0)])
 def test_what_runs_may_be_given_no_grace(nothing: Any) -> None:
     assert worker_settings(Settings(), grace=nothing).grace == timedelta(0)
-
-
-LONG = "x" * 40_000
 
 
 @pytest.mark.parametrize(
