@@ -87,11 +87,12 @@ def new_worker(
     events: EventEmitter,
     store: str,
     guards_loop: bool = False,
+    check_loop: Callable[[], None] | None = None,
 ) -> BoardWorker:
     """A worker for a real process: it beats by the clock, calls coroutines on this loop and plain
     functions in child processes. It walks early when the workers of the store are woken. With
     `guards_loop` a loop that stands still for longer than a lease ends its process: for a process
-    that does nothing else.
+    that does nothing else. `check_loop` raises BlackboardError where it may not work.
     """
     if guards_loop:
         executable()  # of the guard
@@ -129,7 +130,14 @@ def new_worker(
         )
         for pump in pumps
     ]
-    return BoardWorker(worker, settings=settings, wake=wake, store=store, groups=groups)
+    return BoardWorker(
+        worker,
+        settings=settings,
+        wake=wake,
+        store=store,
+        groups=groups,
+        check_loop=check_loop,
+    )
 
 
 def _untraced(runner: Runner) -> Runner:

@@ -659,6 +659,7 @@ class Board:
             declared=self._location.settings,
             events=events,
             store=self._location.url,
+            check_loop=self._verbs.check_loop,
         )
         self._workers.add(worker)
         return worker
@@ -697,6 +698,7 @@ class Board:
             lease=lease,
             rank=rank,
             preempt=preempt,
+            check_loop=self._verbs.check_loop,
         )
         self._elections.add(election)
         return election

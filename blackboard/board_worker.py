@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import TracebackType
@@ -120,7 +120,9 @@ class BoardWorker:
         wake: "CycleWake",
         store: str,
         groups: Sequence["GroupWorker"] = (),
+        check_loop: Callable[[], None] | None = None,
     ) -> None:
+        """`check_loop` raises BlackboardError on another loop than that of its board."""
         self.name = worker.events.worker
         """host:pid:boot nonce, as items and runs name it."""
         self.events = worker.events
@@ -130,6 +132,7 @@ class BoardWorker:
         self._wake = wake
         self._store = store
         self._groups = groups
+        self._check_loop = check_loop or (lambda: None)
         self._is_working = False
         self._refusal: BlackboardError | None = None
         """What `work` raises; None until it works, or its board closes."""
@@ -177,6 +180,7 @@ class BoardWorker:
         """
         from blackboard.worker.worker import Mode
 
+        self._check_loop()
         if self._refusal is not None:
             raise self._refusal
         modes = {"stopped": Mode.FOREVER, "idle": Mode.UNTIL_IDLE, "once": Mode.ONCE}
@@ -242,6 +246,7 @@ class BoardWorker:
             reported = files
 
     async def __aenter__(self) -> Self:
+        self._check_loop()
         if self._task is not None:
             raise BlackboardError(ONCE)
         await self._group.__aenter__()

@@ -138,17 +138,20 @@ class Election:
         ends_at_sigterm: bool = True,
         resigns_within: timedelta | None = None,
         report: Callable[[BlackboardError], None] | None = None,
+        check_loop: Callable[[], None] | None = None,
     ) -> None:
         """`owner` is the name of the candidate, which no other has. Without `ends_at_sigterm`
         SIGTERM is left to the program. At the end of the block it waits for the store for
         `resigns_within`, a lease if none is given. `report` is called when its checks begin to fail
-        for another problem than a store that is away; without it that is logged.
+        for another problem than a store that is away; without it that is logged. `check_loop`
+        raises BlackboardError on another loop than that of its board.
         """
         self.name = name
         self.kind = _checked_kind(kind)
         self.lease = _checked_lease(lease)
         self.owner = owner
         """The candidate, as `blackboard leader` and the history name it."""
+        self._check_loop = check_loop or (lambda: None)
         self._main = board
         self._clock = board.clock
         self._state = election.Candidacy(
@@ -193,6 +196,7 @@ class Election:
         """Waits until it is the leader. Returns the term in which it leads. Raises BoardClosed once
         its board closes, BlackboardError outside of the block.
         """
+        self._check_loop()
         while (term := self._term) is None:
             self._check_board()
             if self._block is None or self._leaving.is_set():
@@ -210,6 +214,7 @@ class Election:
     # ---- the block
 
     async def __aenter__(self) -> Self:
+        self._check_loop()
         if self._block is not None:
             raise BlackboardError("an election is entered once: ask the board for another one")
         self._check_board()

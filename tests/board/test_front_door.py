@@ -899,6 +899,26 @@ def test_a_board_is_refused_on_another_loop_with_the_remedy(tmp_path: Path) -> N
     asyncio.run(story())
 
 
+def test_what_a_board_has_made_is_refused_on_another_loop(tmp_path: Path) -> None:
+    """Else it could not be ended with its board, whose closing would fail."""
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            worker, election = board.worker(), board.election("report")
+
+            async def entered(made: Any) -> None:
+                async with made:
+                    pass
+
+            for use in (entered(worker), worker.work("idle"), entered(election), election.won()):
+                with pytest.raises(BlackboardError, match="run_coroutine_threadsafe"):
+                    await asyncio.to_thread(asyncio.run, use)
+            async with election as leader, worker:
+                await leader.won()
+
+    asyncio.run(story())
+
+
 def test_a_board_is_opened_on_a_loop_of_asyncio(tmp_path: Path) -> None:
     """Trio drives coroutines without one."""
     opening = blackboard.open(tmp_path / "app.db", create=True).__aenter__()
