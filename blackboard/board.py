@@ -493,6 +493,7 @@ class Board:
         """
         _check_record(by, reason)
         changes, limit = _texts(options), self._table.table.max_value
+        params = written(params)
         given = params, unset, item_type, first, changes
         if checkpoint is UNSET and not any(given):
             raise BadInput("edit", "nothing is changed", "give an option, `params` or `unset`")
@@ -541,7 +542,7 @@ class Board:
         who does it. Raises BlackboardError when the item is paused, or too many runs wait.
         """
         _check_record(by, reason)
-        once = dict(params or {})
+        once = dict(written(params) or {})
         check_params(once)
         once = plain(once)
         inputs.check_params_size(once, limit=self._table.table.max_value)

@@ -22,7 +22,6 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import msgspec.inspect
 from msgspec import Struct
 
 from blackboard.errors import BadInput
@@ -261,18 +260,56 @@ class Params(Struct, frozen=True, kw_only=True):
 
 def written(params: Any) -> Any:
     """An instance of a dataclass or a Struct as a dict, without fields, at any depth, that are None
-    by default: a row keeps no null. Anything else as it is. Raises BadInput for what a row cannot
-    hold.
+    by default: a row keeps no null. Such instances in a dict likewise; anything else as it is.
+    Raises BadInput for an instance that a row cannot hold.
     """
-    is_instance = dataclasses.is_dataclass(params) and not isinstance(params, type)
-    if not is_instance and not isinstance(params, Struct):
-        return params
+    if _is_instance(params):
+        try:
+            fields = msgspec.to_builtins(params, str_keys=True)
+            _leave_out_nulls(params, fields)
+        except (TypeError, RecursionError) as problem:
+            raise BadInput("params", f"{type(params).__name__}: {problem}") from None
+        return fields
     try:
-        fields = msgspec.to_builtins(params, str_keys=True)
-        _leave_out_nulls(params, fields)
-    except (TypeError, RecursionError) as problem:
-        raise BadInput("params", f"{type(params).__name__}: {problem}") from None
-    return fields
+        return _written_within(params) if isinstance(params, Mapping) else params
+    except RecursionError:  # it is refused with its place
+        return params
+
+
+def _is_instance(value: Any) -> bool:
+    is_of_dataclass = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_of_dataclass or isinstance(value, Struct)
+
+
+def _written_within(value: Any) -> Any:
+    """A value in which each instance of a dataclass or a Struct is a dict; one that JSON cannot
+    hold stays as it is, to be refused with its place.
+    """
+    if isinstance(value, Mapping):
+        return {key: _written_within(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_written_within(inner) for inner in value]
+    if _is_instance(value):
+        try:
+            fields = msgspec.to_builtins(value)
+        except TypeError:
+            return value
+        _leave_out_nulls(value, fields)
+        return fields
+    return value
+
+
+def _fields_of(value: Any) -> Iterable[tuple[str, str, Any]]:
+    """The fields of an instance that msgspec writes as an object: the name, the key and the default
+    of each. Annotations are not read, as they may name what is there for type checkers alone.
+    """
+    kind = type(value)
+    if isinstance(value, Struct):
+        names, defaults = kind.__struct_fields__, kind.__struct_defaults__
+        all_defaults = (msgspec.NODEFAULT,) * (len(names) - len(defaults)) + defaults
+        return zip(names, kind.__struct_encode_fields__, all_defaults, strict=True)
+    fields = getattr(kind, "__attrs_attrs__", ()) or dataclasses.fields(value)
+    return [(field.name, field.name, field.default) for field in fields]
 
 
 def _leave_out_nulls(value: Any, written: Any) -> None:
@@ -283,13 +320,12 @@ def _leave_out_nulls(value: Any, written: Any) -> None:
     elif isinstance(value, list | tuple | set | frozenset):
         pairs += zip(value, written, strict=True)
     elif isinstance(written, dict):
-        about: Any = msgspec.inspect.type_info(type(value))
-        for field in about.fields:
-            inner = getattr(value, field.name, None)
-            if inner is None and field.default is None:
-                written.pop(field.encode_name, None)
-            elif field.encode_name in written:
-                pairs.append((inner, written[field.encode_name]))
+        for name, key, default in _fields_of(value):
+            inner = getattr(value, name, None)
+            if inner is None and default is None:
+                written.pop(key, None)
+            elif key in written:
+                pairs.append((inner, written[key]))
     for part, inner in pairs:
         _leave_out_nulls(part, inner)
 

@@ -314,6 +314,21 @@ def test_what_an_object_in_params_holds_is_checked_as_well(
     on_board(tmp_path, work)
 
 
+def test_fields_of_an_object_in_params_that_are_none_by_default_are_left_out(
+    tmp_path: Path,
+) -> None:
+    async def work(board: Board) -> None:
+        params, kept = {"of": [Note()]}, {"of": [{"count": 1}]}
+        assert (await board.add("x", "feed", params=params)).params == kept
+        assert (await board.edit("davis", params=params)).params == kept
+        await board.add("once", "feed")
+        await board.run("once", params=params)
+        assert await board.add_many({"y": params}, "feed") == ["y"]
+        assert (await board.item("y")).params == kept
+
+    on_board(tmp_path, work)
+
+
 def test_tuples_and_sets_are_kept_as_lists(tmp_path: Path) -> None:
     async def work(board: Board) -> None:
         item = await board.add("own", "feed", params={"k": (1, {2}), "of": frozenset(["x"])})
@@ -321,6 +336,12 @@ def test_tuples_and_sets_are_kept_as_lists(tmp_path: Path) -> None:
         assert (await board.edit("own", checkpoint=({1},))).checkpoint == [[1]]
 
     on_board(tmp_path, work)
+
+
+@dataclass
+class Note:
+    text: str | None = None
+    count: int = 1
 
 
 class Listener:

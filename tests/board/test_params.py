@@ -161,6 +161,26 @@ def test_fields_that_are_none_by_default_are_left_out_at_any_depth() -> None:
         "more": [one, {"note": "x", "count": 1}],
         "byName": {"a": one},
     }
+    assert written({"inner": Inner(), "more": [{"a": Inner("x")}]}) == {
+        "inner": one,
+        "more": [{"a": {"note": "x", "count": 1}}],
+    }
+
+
+def test_annotations_that_name_what_is_not_there_do_not_matter_for_params() -> None:
+    """As those of imports below `if TYPE_CHECKING:`."""
+
+    @dataclasses.dataclass
+    class Inner:
+        note: "NotThere | None" = None  # type: ignore[name-defined]  # noqa: F821
+        count: int = 1
+
+    class Outer(msgspec.Struct, rename="camel"):
+        one_inner: "NotThere"  # type: ignore[name-defined]  # noqa: F821
+        note: "NotThere | None" = None  # type: ignore[name-defined]  # noqa: F821
+
+    assert written(Outer(Inner())) == {"oneInner": {"count": 1}}
+    assert written({"inner": Inner()}) == {"inner": {"count": 1}}
 
 
 class Odd(msgspec.Struct):
