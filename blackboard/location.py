@@ -11,6 +11,7 @@ from blackboard.clock import Clock, SystemChance, SystemClock
 from blackboard.errors import BadInput, MissingStore
 from blackboard.handlers.handler import Handler
 from blackboard.protocol import keys
+from blackboard.protocol.board_row import check_new
 from blackboard.protocol.board_table import BoardTable, Resolve
 from blackboard.settings import Settings, resolver
 from blackboard.stores import is_new, open_table, resolve_path, wake_workers
@@ -66,9 +67,12 @@ class Location:
         self, *, create: bool = False, shards: int = 1, on_made: Callable[[], None] = lambda: None
     ) -> AsyncIterator[BoardTable]:
         """The board, opened, with the shards that it has. With `create`, and in memory, a board
-        that is not there is made first, and `on_made` called.
+        that is not there is made first, and `on_made` called. Raises BadInput for a number of
+        shards that no board has before a store is made.
         """
         create = create or is_new(self.url)
+        if create:
+            check_new(shards)
         async with self.table(create=create) as table:
             if create and not await is_there(table, self.name):
                 board = await self.made(table, shards=shards)

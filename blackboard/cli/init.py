@@ -8,6 +8,7 @@ from blackboard.cli.session import Session, completed
 from blackboard.display.escaping import shown
 from blackboard.location import is_there
 from blackboard.phrases import plural
+from blackboard.protocol.board_row import check_new
 
 
 @cli_command("""\
@@ -29,6 +30,8 @@ def init_command(*, chosen: Chosen, shards: int | None) -> int:
 
 async def _init(session: Session, shards: int | None) -> None:
     session.check_store()
+    if shards is not None:
+        check_new(shards)
     async with session.table(create=True) as table:
         made = not await is_there(table, session.name)
         if made or shards is not None:

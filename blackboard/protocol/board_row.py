@@ -7,6 +7,7 @@ from typing import TypeGuard
 
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION
+from blackboard.phrases import quoted
 from blackboard.protocol import keys
 from blackboard.protocol.rows import version_of
 from blackboard.table import Row, Table, Unavailable, read
@@ -79,6 +80,12 @@ async def check_made(table: Table, name: str, *, shards: int) -> None:
 
 def is_good(shards: object) -> TypeGuard[int]:
     return type(shards) is int and shards in SHARDS
+
+
+def check_new(shards: int) -> None:
+    """Refuses a number of shards that no board has. Raises BadInput."""
+    if not is_good(shards):
+        raise BadInput("shards", f"{quoted(shards)} is out of range", "1 to 100")
 
 
 async def made_with(table: Table, name: str) -> tuple[int, datetime | None]:

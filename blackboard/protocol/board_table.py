@@ -32,7 +32,7 @@ from blackboard.protocol.board_row import (
     BoardGone,
     Remade,
     check_made,
-    is_good,
+    check_new,
     made_with,
     own_row,
 )
@@ -173,8 +173,7 @@ class BoardTable:
         """Makes the board's row, unless it exists with as many shards. Raises BadInput when it has
         another number, or is missing and the board's items fit another number better.
         """
-        if not is_good(self.shards):
-            raise BadInput("shards", f"{self.shards!r} is out of range", "1 to 100")
+        check_new(self.shards)
         if not keys.group_of(self.name):  # that of a group always has one shard
             await check_made(self.table, self.name, shards=self.shards)
         now = await self.table.now()

@@ -42,6 +42,15 @@ def test_init_again_is_fine_but_not_with_other_shards(blackboard: CommandLine) -
     assert blackboard.refused("init", "--shards", "0").startswith("shards: ")
 
 
+@pytest.mark.of_sqlite("a file is seen at once")
+@pytest.mark.parametrize("shards", ["0", "101"])
+def test_init_with_shards_that_no_board_has_makes_no_store(
+    blackboard: CommandLine, shards: str
+) -> None:
+    assert blackboard.refused("init", "--shards", shards).startswith("shards: ")
+    assert not (blackboard.folder / "blackboard.db").exists()
+
+
 def test_the_first_add_makes_the_board_and_says_so(blackboard: CommandLine) -> None:
     said = blackboard("add", "davis", "--type", "calendars")
     made = f"blackboard: made the board 'blackboard' in {blackboard.store}, with 1 shard\n"
