@@ -38,7 +38,8 @@ from msgspec import UNSET
 from blackboard import inputs
 from blackboard import settings as settings_file
 from blackboard.board_worker import BoardWorker, handlers_taken, identity, worker_settings
-from blackboard.display.queries import RunQuery, items_with_history, newest_runs, select
+from blackboard.display.item_queries import select
+from blackboard.display.run_queries import RunQuery, items_with_history, newest_runs
 from blackboard.emitter import EventEmitter, Subscriber, Subscription, log_event
 from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed
 from blackboard.handlers.handler import as_text, check_type

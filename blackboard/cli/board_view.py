@@ -15,8 +15,8 @@ from blackboard.cli.watch import Work, fitting, key_lines, words_of
 from blackboard.cli.watch_keys import LIST_KEYS, Act, Prompt, Watching, pressed, read, sized
 from blackboard.display import columns
 from blackboard.display.escaping import shown
+from blackboard.display.item_queries import ItemQuery
 from blackboard.display.layout import Line, Style, fitted, paragraph, table, text_of, titled
-from blackboard.display.queries import ItemQuery
 from blackboard.errors import BlackboardError
 from blackboard.model import Run, replace
 from blackboard.phrases import plural
@@ -66,7 +66,7 @@ class BoardView:
         )
         self._table = table
         self._board = board
-        self._base = replace(query, may_be_none=True)
+        self._base = query
         self._absolute = absolute
         self._opened: Opened | None = None
         self.trouble = ""

@@ -12,7 +12,7 @@ from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
 from blackboard.display.health import Alarm, Checked, read_alarms
-from blackboard.display.queries import read_selected
+from blackboard.display.item_queries import read_selected
 from blackboard.phrases import plural
 from blackboard.protocol.groups import group_names
 
@@ -49,9 +49,7 @@ def check_command(
 
     async def read() -> Checked:
         async with reading(session.board(), "checking items") as board:
-            status = await read_selected(
-                board, ids, exact=chosen.exact, may_be_none=True, overdue_after=overdue
-            )
+            status = await read_selected(board, ids, exact=chosen.exact, overdue_after=overdue)
             checked, names = await read_alarms(board, status, types=types, with_groups=not ids)
             if unmatched := {*types} - names:
                 present = {item.type async for item in board.items()}

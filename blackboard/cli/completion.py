@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
-from blackboard.display.queries import first_items
+from blackboard.display.item_queries import first_items
 from blackboard.handlers.registry import shipped
 from blackboard.patterns import STATE, is_label, named, names_label
 from blackboard.protocol.board_table import BoardTable

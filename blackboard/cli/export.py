@@ -12,7 +12,7 @@ from blackboard.cli.output import emit, emit_toml, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
-from blackboard.display.queries import select
+from blackboard.display.item_queries import select
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadSpec, NoTimeLeft
 from blackboard.inputs import check_params_size, first_of

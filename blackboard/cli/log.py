@@ -28,7 +28,7 @@ from blackboard.display.columns import (
 )
 from blackboard.display.escaping import shown, shown_lines
 from blackboard.display.layout import Line, Style, table, text_of, titled
-from blackboard.display.queries import RunQuery, items_with_history, newest_runs
+from blackboard.display.run_queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput, NoneInState
 from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds

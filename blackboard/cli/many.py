@@ -13,7 +13,7 @@ from blackboard.cli.output import emit, first_of_each, note, paused_words, warn
 from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
-from blackboard.display.queries import select
+from blackboard.display.item_queries import select
 from blackboard.errors import BadInput, Missing, Unchangeable
 from blackboard.model import Item
 from blackboard.protocol import additions

@@ -24,7 +24,7 @@ from blackboard.cli.spec_options import (
 )
 from blackboard.clock import SystemClock
 from blackboard.display.escaping import shown
-from blackboard.display.queries import select, soonest_items
+from blackboard.display.item_queries import select, soonest_items
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp

@@ -226,7 +226,7 @@ def completing(
 
 
 def ids_argument(*, required: bool = True) -> Decorator:
-    """The argument `ids`, and the option `--exact`; `display/queries.py` says what they mean."""
+    """The argument `ids`, and the option `--exact`; see `display/item_queries.py`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")

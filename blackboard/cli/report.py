@@ -12,8 +12,8 @@ from blackboard.cli.output import emit, note, table_text, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.columns import NOTHING
 from blackboard.display.escaping import shown
+from blackboard.display.item_queries import select
 from blackboard.display.layout import Column, Line, Style
-from blackboard.display.queries import select
 from blackboard.display.report import (
     NoReport,
     ReportColumn,

@@ -15,7 +15,7 @@ from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.columns import run_outcome
 from blackboard.display.escaping import one_line, shown, shown_lines
-from blackboard.display.queries import select
+from blackboard.display.item_queries import select
 from blackboard.errors import BadInput, BlackboardError, Missing
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome

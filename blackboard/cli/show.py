@@ -11,8 +11,8 @@ from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, keeping_all
 from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display import columns
+from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound
 from blackboard.display.layout import Line, Style, paragraph, table, texts_of
-from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.protocol.board_table import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.status import STATES

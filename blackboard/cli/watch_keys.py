@@ -15,8 +15,8 @@ from typing import Literal
 from msgspec import Struct
 
 from blackboard.display.escaping import shown
+from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound
 from blackboard.display.layout import Line
-from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.inputs import check_state
 from blackboard.model import replace

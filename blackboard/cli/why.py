@@ -8,8 +8,8 @@ import click
 from blackboard.cli.options import Chosen, cli_command, ids_argument
 from blackboard.cli.output import emit, why_lines, width
 from blackboard.cli.session import Session
+from blackboard.display.item_queries import select
 from blackboard.display.layout import texts_of
-from blackboard.display.queries import select
 from blackboard.protocol.members import workers
 from blackboard.why import ExplainedItem, explained_record
 

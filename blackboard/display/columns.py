@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from blackboard import phrases
 from blackboard.display.escaping import shown
+from blackboard.display.item_queries import ItemsFound
 from blackboard.display.layout import Cell, Column, Line, Style
-from blackboard.display.queries import ItemsFound
 from blackboard.display.sharing import last_move
 from blackboard.model import (
     Action,

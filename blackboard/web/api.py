@@ -28,7 +28,7 @@ from starlette.routing import Route
 from blackboard import __version__
 from blackboard.display import sharing
 from blackboard.display.health import coordinator_record, worker_count
-from blackboard.display.queries import RunQuery
+from blackboard.display.run_queries import RunQuery
 from blackboard.errors import BadInput, BlackboardError, Missing, MissingRun
 from blackboard.inputs import check_keys
 from blackboard.protocol.actions import actions

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from starlette.datastructures import ImmutableMultiDict
 
-from blackboard.display.queries import SORTS, in_order
+from blackboard.display.item_queries import SORTS, in_order
 from blackboard.errors import BadInput
 from blackboard.inputs import number_of
 from blackboard.model import replace

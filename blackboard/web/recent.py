@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from blackboard.display.queries import ListedRun, RunCursor, RunQuery, last_heard, newest_runs
+from blackboard.display.run_queries import ListedRun, RunCursor, RunQuery, last_heard, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.protocol.board_table import BoardTable
 

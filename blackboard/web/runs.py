@@ -14,7 +14,7 @@ from functools import partial
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
 
-from blackboard.display.queries import RunCursor, RunQuery, newest_runs
+from blackboard.display.run_queries import RunCursor, RunQuery, newest_runs
 from blackboard.inputs import LONGEST_TEXT, number_of
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.phrases import brief

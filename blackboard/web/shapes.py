@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from blackboard.display.health import Alarm, CoordinatorRecord, WorkerCount
-from blackboard.display.queries import SORTS
+from blackboard.display.item_queries import SORTS
 from blackboard.display.sharing import ElectionRecord, GroupRecord
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from blackboard.display.health import alarms_of
-from blackboard.display.queries import ListedRun, RunQuery, newest_runs
+from blackboard.display.run_queries import ListedRun, RunQuery, newest_runs
 from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State, replace
 from blackboard.protocol import board_table

@@ -15,7 +15,7 @@ import pytest
 from blackboard.cli import log
 from blackboard.clock import SystemClock
 from blackboard.display.layout import measure, text_of
-from blackboard.display.queries import RunQuery, items_with_history, newest_runs
+from blackboard.display.run_queries import RunQuery, items_with_history, newest_runs
 from blackboard.model import Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import run_now, unlock

@@ -9,9 +9,9 @@ from blackboard.board import Board
 from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
-from blackboard.display import queries
+from blackboard.display import item_queries
+from blackboard.display.item_queries import ItemQuery
 from blackboard.display.layout import text_of
-from blackboard.display.queries import ItemQuery
 from blackboard.model import Member, Outcome, replace
 from blackboard.protocol import keys
 from blackboard.protocol.additions import ensure
@@ -148,7 +148,7 @@ def test_an_empty_board_has_a_status(blackboard: CommandLine) -> None:
 
 @pytest.fixture(name="large")
 def _large(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    monkeypatch.setattr(queries, "LARGE", 10)
+    monkeypatch.setattr(item_queries, "LARGE", 10)
     names = [f"part-{number:02}" for number in range(20)]
     town.on_board(lambda board: ensure(board, names, "feed"))
     return town

@@ -17,7 +17,7 @@ from blackboard.cli.watch_keys import (
     read,
     sized,
 )
-from blackboard.display.queries import SORTS, ItemQuery, ItemsFound
+from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound
 from blackboard.errors import BadInput
 from blackboard.model import Item, State, replace
 from blackboard.rules.status import STATES, ItemStatus, counts_of

@@ -24,8 +24,8 @@ from blackboard.cli.watch import (
 )
 from blackboard.cli.watch_keys import LIST_KEYS
 from blackboard.clock import SystemClock
+from blackboard.display.item_queries import ItemQuery
 from blackboard.display.layout import Line, Style, measure, text_of
-from blackboard.display.queries import ItemQuery
 from blackboard.errors import BadInput
 from blackboard.model import Mark, Outcome
 from blackboard.protocol.board_table import BoardTable

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.display.queries import select
+from blackboard.display.item_queries import select
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
 from blackboard.model import VERSION, Lock, Token, replace

@@ -17,8 +17,8 @@ from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.render import svg_of
 from blackboard.cli.session import Session
+from blackboard.display.item_queries import ItemQuery
 from blackboard.display.layout import texts_of
-from blackboard.display.queries import ItemQuery
 from tests.support.processes import Site, Started, eventually, site
 from tests.support.terminals import terminal
 

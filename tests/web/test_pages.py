@@ -25,15 +25,10 @@ from starlette.requests import Request
 import blackboard
 from blackboard import cost
 from blackboard.board import Board
-from blackboard.display import queries
+from blackboard.display import run_queries
 from blackboard.display.health import Overview, checked, read_overview
-from blackboard.display.queries import (
-    SORTS,
-    ItemQuery,
-    RunQuery,
-    cursor_of,
-    newest_runs,
-)
+from blackboard.display.item_queries import SORTS, ItemQuery
+from blackboard.display.run_queries import RunQuery, cursor_of, newest_runs
 from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
 from blackboard.model import Ended, Item, LogLine, Mark, Outcome, Run, replace
@@ -1073,7 +1068,7 @@ def test_a_search_that_takes_long_is_cut_and_goes_on_where_it_ended(
         return runs_of(board, item_id, **about)
 
     monkeypatch.setattr(BoardTable, "runs", slowly)
-    monkeypatch.setattr(queries, "AT_ONCE", 1)
+    monkeypatch.setattr(run_queries, "AT_ONCE", 1)
     found, address, asked = list[str](), "/runs?outcome=failed", 0
     while address:
         before, page = site.clock.monotonic(), site.get(address).text
@@ -1116,7 +1111,7 @@ def test_a_search_that_takes_long_to_get_to_its_beginning_is_refused(
         return site.clock.monotonic() - before
 
     monkeypatch.setattr(BoardTable, "runs", slowly)
-    monkeypatch.setattr(queries, "AT_ONCE", 1)
+    monkeypatch.setattr(run_queries, "AT_ONCE", 1)
     monkeypatch.setattr(recent, "MOST_KEPT", 2)
     until = quote(begun.isoformat())
     for address, status, words in (
@@ -1245,7 +1240,7 @@ def test_a_search_in_runs_finds_none_that_is_under_way(site: WebSite) -> None:
     ("path", "place", "name"),
     [
         ("/", Filter, "choose"),
-        ("/runs", queries, "_in_turn"),
+        ("/runs", run_queries, "_in_turn"),
         ("/timeline", runs, "timeline"),
         ("/failures", runs, "heat_map"),
         ("/health", health, "numbers_of"),
@@ -1995,7 +1990,7 @@ async def test_the_newest_of_many_runs_are_found_without_sorting_all_again(
             compared += 1
             return super().__lt__(other)
 
-    monkeypatch.setattr(queries, "cursor_of", lambda *of: Place(cursor_of(*of)))
+    monkeypatch.setattr(run_queries, "cursor_of", lambda *of: Place(cursor_of(*of)))
     everything = [one for item in items async for one in runs_of(item)]
     ordered = sorted(everything, key=lambda run: cursor_of(run, run.stop))
     for limit in (1, 7, 1_500, 4_000):
