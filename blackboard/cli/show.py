@@ -106,7 +106,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
     elif plain:
         echo_paged("\n\n".join(map(columns.plain_record, listed.items)))
     elif not (listed.total or listed.paused):
-        click.echo(wrapped(options.as_typed(EMPTY)))
+        click.echo("0 items" if query.ids else wrapped(options.as_typed(EMPTY)))
     else:
         echo_paged(picture(listed, absolute=session.chosen.absolute))
 

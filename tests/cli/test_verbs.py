@@ -388,6 +388,7 @@ def test_of_several_states_those_that_no_item_is_in_are_passed_over(towns: Comma
 
 def test_a_state_is_by_the_time_that_overdue_gives(towns: CommandLine) -> None:
     assert towns("show", "state:overdue", "--json").json == []
+    assert towns("show", "state:overdue").out == "0 items\n"
     assert len(towns("show", "state:overdue", "--overdue", "0", "--json").json) == 3
     assert towns("check", "state:overdue", "--overdue", "0", code=1).out.count("overdue") == 3
 
