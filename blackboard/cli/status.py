@@ -39,8 +39,9 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
     partitions of its groups, the workers, and the one that coordinates them. Exit code 0 whatever
     there is: `check` judges.
 
-    The items are those that the coordinator has counted, a few minutes ago. Without a coordinator
-    they are counted now, as with --exact: on a large board that takes a while.
+    Of more than 1,000 items, the counts are those of the coordinator, a few minutes old. Where
+    there are none, and with --exact, the items are counted now: on a large board that takes a
+    while.
     """
     session = Session.start(chosen)
     if chosen.watch is not None:

@@ -29,9 +29,9 @@ from blackboard.protocol.leaders import Elections
 from blackboard.protocol.members import lost_since, served_types, with_silence, workers
 from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.rename_marks import renaming_of
-from blackboard.protocol.status import BoardStatus, count, read_statistics
+from blackboard.protocol.status import BoardStatus, count, statistics_if_large
 from blackboard.rules.groups import PartitionState
-from blackboard.rules.status import ItemStatus, is_current
+from blackboard.rules.status import ItemStatus
 from blackboard.rules.wrong_clock import Planning, problem_of_times
 from blackboard.why import NEWER
 
@@ -258,16 +258,14 @@ async def read_overview(
     exact: bool,
     counting: Callable[[BoardTable], Awaitable[Statistics]] = count,
 ) -> Overview:
-    """Reads an overview. With `exact`, items are counted now, whatever was counted before;
-    `counting` counts them.
+    """Reads an overview. The items of a small board, and with `exact` those of any, are counted
+    now, whatever was counted before; `counting` counts them.
     """
-    counted = None if exact else await read_statistics(board)
-    is_now = counted is None or not is_current(counted, now=await board.table.now())
-    if counted is None or is_now:
-        counted = await counting(board)
+    before = None if exact else await statistics_if_large(board)
+    counted = before or await counting(board)
     return Overview(
         counted=counted,
-        is_now=is_now,
+        is_now=before is None,
         elections=await read_leaders(board),
         present=await workers(board),
         groups=await read_groups(board),

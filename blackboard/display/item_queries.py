@@ -21,9 +21,9 @@ from blackboard.protocol import keys
 from blackboard.protocol.board_pause import paused_by
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import lost_since, with_silence, workers
-from blackboard.protocol.status import BoardStatus, read_statistics, read_status
+from blackboard.protocol.status import BoardStatus, read_status, statistics_if_large
 from blackboard.rules.due import is_stale
-from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of, is_current
+from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of
 from blackboard.spec import Labels
 
 
@@ -115,9 +115,8 @@ async def read_selected(
     return await read_status(board, items, overdue_after=overdue_after)
 
 
-LARGE = 1_000
-"""The size of a board, in items, above which only the items that are shown are read, if its
-statistics are current."""
+ONE_BY_ONE = 1_000
+"""Items of a large board that are read one by one at the most, instead of all."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
 """States that are found from the locks and due tokens alone, without reading items."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
@@ -204,7 +203,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             or self.overdue != OVERDUE_AFTER
         ):
             return None
-        return await _statistics_if_large(board)
+        return await statistics_if_large(board)
 
     async def _few(
         self, board: BoardTable, counted: Statistics, limit: int | None
@@ -212,7 +211,7 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         """The items to read of a large board, and how many more match; None: all of them."""
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
             ids = sorted({row.id async for row in self._held_or_late(board)})
-            if len(ids[:limit]) > LARGE:
+            if len(ids[:limit]) > ONE_BY_ONE:
                 return None
             try:
                 items = [await board.item(item_id) for item_id in ids[:limit]]
@@ -275,20 +274,12 @@ class ItemsFound(Struct, frozen=True, kw_only=True):
     """Whether these are partitions or elections, which have no schedule."""
 
 
-async def _statistics_if_large(board: BoardTable) -> Statistics | None:
-    """The statistics of a large board; None: it is small, or was not counted lately."""
-    counted = await read_statistics(board)
-    if counted is None or counted.items <= LARGE:
-        return None
-    return counted if is_current(counted, now=await board.table.now()) else None
-
-
 async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str] | None:
     """The items of a large board that run, and the first `limit` of those that wait; and a key, up
     to which the tokens are those of these items. None where all items are to be read: the board is
     small, or more than `limit` run, each of which would take a request.
     """
-    if limit > LARGE or await _statistics_if_large(board) is None:
+    if limit > ONE_BY_ONE or await statistics_if_large(board) is None:
         return None
     running = set[str]()
     async for lock in board.locks():

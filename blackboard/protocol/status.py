@@ -17,6 +17,10 @@ from blackboard.protocol.rows import data_of, readable, text_of, version_of
 from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, Tally, is_current, status_of
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
+LARGE = 1_000
+"""Items. Of a board that has more, the current statistics are shown, and not all items are read to
+count them."""
+
 
 class BoardStatus(Struct, frozen=True, kw_only=True):
     """Items as they were at `now`, the store's time, in the order of their ids."""
@@ -93,6 +97,14 @@ async def count(
 async def read_statistics(board: BoardTable) -> Statistics | None:
     """The statistics as they were written last, however old; None: there are none."""
     return readable(Statistics, await _row(board))
+
+
+async def statistics_if_large(board: BoardTable) -> Statistics | None:
+    """The statistics of a large board; None: it is small, or was not counted lately."""
+    counted = await read_statistics(board)
+    if counted is None or counted.items <= LARGE:
+        return None
+    return counted if is_current(counted, now=await board.table.now()) else None
 
 
 async def write_statistics(

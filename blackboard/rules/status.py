@@ -10,8 +10,8 @@
 Several may hold at once. Nothing here decides what a worker does; see `rules/due.py`.
 
 The items of a board are counted by state, by type, and by what calls for attention. The counts are
-kept in a row, which `show` and `status` read instead of all items; `is_current` says how long they
-may do so.
+kept in a row, which `show` and `status` read instead of all items of a large board; `is_current`
+says how long they may do so.
 """
 
 from collections import Counter, defaultdict

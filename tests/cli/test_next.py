@@ -230,7 +230,8 @@ def test_of_a_large_board_few_items_are_read_for_the_same_next_runs(
         readings.append(board.name)
         return items(board, **how)
 
-    monkeypatch.setattr(item_queries, "LARGE", 12)
+    monkeypatch.setattr("blackboard.protocol.status.LARGE", 12)
+    monkeypatch.setattr(item_queries, "ONE_BY_ONE", 12)
     monkeypatch.setattr(next_, "SPARE", 2)
     monkeypatch.setattr(BoardTable, "items", reads_all)
     assert blackboard("next", "--json", *options).json == whole.json
@@ -253,7 +254,7 @@ def test_of_a_large_board_on_which_many_run_all_items_are_read_at_once(
         raise AssertionError(item_id)
 
     blackboard.on_board(counted)
-    monkeypatch.setattr(item_queries, "LARGE", 3)
+    monkeypatch.setattr("blackboard.protocol.status.LARGE", 3)
     monkeypatch.setattr(next_, "SPARE", 0)
     monkeypatch.setattr(BoardTable, "item", refused)
     assert len(blackboard("next", "-n", "1", "--json").json) == 1

@@ -9,7 +9,6 @@ from blackboard.board import Board
 from blackboard.cli.board_view import BoardView
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
-from blackboard.display import item_queries
 from blackboard.display.item_queries import ItemQuery
 from blackboard.display.layout import text_of
 from blackboard.model import Member, Outcome, replace
@@ -81,19 +80,27 @@ def test_types_have_a_line_each(town: CommandLine) -> None:
 
 
 @pytest.mark.of_each_store
-def test_what_was_counted_is_shown_with_its_age(town: CommandLine) -> None:
-    counted(town, age=timedelta(minutes=3), items=1_000)
+def test_what_was_counted_of_a_large_board_is_shown_with_its_age(town: CommandLine) -> None:
+    counted(town, age=timedelta(minutes=3), items=1_001)
     found = lines(town("status"))
-    assert found["items"].startswith("1,000 items: 2 active")
+    assert found["items"].startswith("1,001 items: 2 active")
     assert found["counted"].startswith("3m")
     assert " ago by rabbit:7, in " in found["counted"]
-    assert "... and 997 items of other types" in town("status").out
+    assert "... and 998 items of other types" in town("status").out
     assert lines(town("status", "--exact"))["items"].startswith("3 items")
 
 
 def test_what_was_counted_long_ago_is_counted_again(town: CommandLine) -> None:
-    counted(town, age=CURRENT + timedelta(seconds=1), items=1_000)
+    counted(town, age=CURRENT + timedelta(seconds=1), items=1_001)
     assert town("status", "--json").json["items"] == 3
+
+
+def test_of_a_small_board_what_is_so_now_is_shown_whatever_was_counted(town: CommandLine) -> None:
+    counted(town)
+    town.start("davis")
+    found = lines(town("status"))
+    assert found["now"].startswith("1 running, ")
+    assert found["counted"].startswith("now, in ")
 
 
 def test_one_line_for_a_prompt_has_what_there_is_and_nothing_else(town: CommandLine) -> None:
@@ -111,9 +118,9 @@ def test_one_line_for_a_prompt_has_what_there_is_and_nothing_else(town: CommandL
 
 
 def test_programs_have_it_as_json(town: CommandLine) -> None:
-    counted(town, age=timedelta(minutes=3))
+    counted(town, age=timedelta(minutes=3), items=1_001)
     said = town("status", "--json").json
-    assert (said["items"], said["active"], said["paused"], said["done"]) == (3, 2, 1, 0)
+    assert (said["items"], said["active"], said["paused"], said["done"]) == (1_001, 2, 1, 0)
     assert said["types"][0]["type"] == "feed"
     assert said["earliest"].endswith("Z")
     assert (said["workers"], said["coordinator"]) == ({"alive": 0, "lost": 0}, None)
@@ -148,7 +155,7 @@ def test_an_empty_board_has_a_status(blackboard: CommandLine) -> None:
 
 @pytest.fixture(name="large")
 def _large(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
-    monkeypatch.setattr(item_queries, "LARGE", 10)
+    monkeypatch.setattr("blackboard.protocol.status.LARGE", 10)
     names = [f"part-{number:02}" for number in range(20)]
     town.on_board(lambda board: ensure(board, names, "feed"))
     return town
@@ -296,8 +303,11 @@ def test_a_state_that_is_watched_may_be_that_of_none(blackboard: CommandLine) ->
     blackboard.on_board(story)
 
 
-def test_as_many_types_are_counted_as_a_row_holds(blackboard: CommandLine) -> None:
+def test_as_many_types_are_counted_as_a_row_holds(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blackboard("init")
+    monkeypatch.setattr("blackboard.protocol.status.LARGE", MOST_TYPES)
 
     async def many(board: BoardTable) -> None:
         for number in range(MOST_TYPES + 5):

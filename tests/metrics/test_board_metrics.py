@@ -108,7 +108,10 @@ async def test_the_figures_are_those_of_the_rows(scene: Scene) -> None:
 
 
 @story
-async def test_current_statistics_are_taken_and_old_ones_are_not(scene: Scene) -> None:
+async def test_current_statistics_of_a_large_board_are_taken_and_old_ones_are_not(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("blackboard.protocol.status.LARGE", 0)
     await scene.add("davis")
     await write_statistics(scene.board, await count(scene.board, by="w", term=1))
     await scene.add("keene")
