@@ -41,13 +41,13 @@ async def announce(board: BoardTable, member: Member) -> Member:
     now, for the next announcement. `seen` is set here, by the store's clock.
 
     A lost race or reply does no harm: the next announcement repairs it. A damaged row is replaced.
+    After the first announcement the rows of lost workers are deleted: until it is written no time
+    passes, so that of a new worker `seen` is when it `started`.
     A row that is gone may mean that the whole table was deleted and made anew. Raises Remade when
     that changed the shards, BoardGone while the board is not there.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
-    if not member.etag:
-        await forget_lost(board)
-    is_damaged = False
+    is_new, is_damaged = not member.etag, False
     for _ in range(TRIES):
         member = replace(member, seen=await board.table.now())
         data = data_of(member)
@@ -63,6 +63,8 @@ async def announce(board: BoardTable, member: Member) -> Member:
             is_damaged = row is not None and readable(Member, row) is None
             member = replace(member, etag=row.etag if row else "")
         else:
+            if is_new:
+                await forget_lost(board)
             return replace(member, etag=etags[0])
     return member
 

@@ -8,16 +8,18 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          announcement on, or as soon as it holds something, so that one that dies
                          soon after each start moves nothing. All count while nothing has been held
                          for a round: workers that start together share from the beginning.
-    its share            partitions / workers, rounded down; the first workers, by how many they
-                         hold and then by name, have one more. So no share changes while nothing
-                         else does, and a change moves as few partitions as possible.
+    its share            partitions / workers, rounded down, and one more for some: the first, by
+                         name, of those that hold more than that, then those that hold most. So no
+                         share changes while nothing else does, nor while partitions move, and a
+                         change moves as few partitions as possible.
     holds less           it takes partitions that are free or stale. Those that a living worker lost
                          go back to it first; the rest is dealt in turn to the workers that hold
                          less than their share, beginning with the one that lacks most. One that has
-                         been free or stale for a round may be taken by any of these workers.
-    holds more           it releases the partitions that it has held for the shortest time, once
-                         nothing is free and it has looked twice. Nothing is taken from a worker
-                         that lives.
+                         been free for three seconds, or stale for a round, may be taken by any of
+                         these workers: where many partitions move, few see the same.
+    holds more           it releases the partitions that it has held for the shortest time; not
+                         while one is stale, or has been free for five seconds, because then those
+                         that hold less do not take them. Nothing is taken from a worker that lives.
     paused partitions    they stay with the worker that holds them, because no other may take them.
                          A worker that holds more of them than its share has all of these for its
                          share, and the others share the rest.
@@ -25,13 +27,15 @@ come to the same shares, and where they do not, the conditions of the claims dec
                          nothing and releases nothing, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.
 
-`steal` is the rule that is published for Event Hubs' processors: the owner of most releases one
-in each round, as long as another has at least two fewer. It comes to the same shares, later.
+`steal` is the rule that is published for Event Hubs' processors: while nothing is free, the owner
+of most releases one in each round, as long as another has at least two fewer. It comes to the same
+shares, later.
 """
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from zlib import crc32
 
 from msgspec import Struct
 
@@ -43,6 +47,12 @@ HURRY = 1.0
 """Seconds to the next look while a worker holds less than its share."""
 WATCHFUL = 2.5
 """Seconds to the next look while something is free."""
+UNTAKEN = 3.0
+"""Seconds after which a free partition may be taken by each worker that holds less than its share,
+and not only by the one that it is dealt to."""
+NEGLECTED = 5.0
+"""Seconds. While a partition has been free for so long no worker releases any: those that hold less
+than their share take none."""
 INITIAL_DELAY = 3.0
 """Seconds from its start in which a worker takes nothing of a group of which nothing is held:
 workers that start together share from the beginning."""
@@ -67,10 +77,11 @@ class Picture(Struct, frozen=True, kw_only=True):
     """The owner of each partition whose lock is not stale."""
     stale: Mapping[str, str]
     """The owner of each partition whose lock was not renewed in time."""
-    free: Collection[str]
-    """Partitions without a worker that are ready."""
+    free: Mapping[str, float]
+    """For how many seconds each partition has been ready that has no worker."""
     waiting: Collection[str]
-    """Partitions without a worker that are not ready: their pump has failed."""
+    """Partitions without a worker that are not ready, as their pump has failed, and those that move
+    at this moment."""
     paused: Collection[str] = ()
     """Paused partitions. They need not be given while the picture `is_even`."""
     workers: Collection[str]
@@ -112,6 +123,8 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     take: tuple[str, ...] = ()
     """Partitions to claim or, where their lock is stale, to override."""
+    contended: bool = False
+    """Whether other workers may take some of these, too."""
     release: int = 0
     """How many of its partitions to release."""
     again: float | None = None
@@ -120,8 +133,8 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 def shares(partitions: int, held: Mapping[str, int], paused: Mapping[str, int]) -> dict[str, int]:
     """The share of each worker, by how many each holds, and how many of these are paused."""
-    order = sorted(held, key=lambda worker: (-held[worker], worker))
-    least, more = divmod(partitions, len(order))
+    least, more = divmod(partitions, len(held))
+    order = sorted(held, key=lambda worker: (-min(held[worker], least + 1), worker))
     share = {worker: least + (place < more) for place, worker in enumerate(order)}
     full = {worker: paused[worker] for worker in order if paused[worker] > share[worker]}
     if not full:
@@ -139,34 +152,28 @@ def decide(
     left: Collection[str] = (),
 ) -> Decision:
     """What the worker `me` does about a picture. `left` are the partitions that it has found free
-    or stale for a round.
+    for `UNTAKEN`, or stale for a round.
     """
     held, paused = picture.counts, picture.paused_counts
     share = shares(picture.partitions, held, paused)
-    free = {*picture.free}
     if held[me] < share[me]:
-        take = _taken(picture, me, held=held, share=share, left=left)
-        if late:
-            take = tuple(name for name in take if name in free)
-        return Decision(take=take, again=HURRY)
-    if free or picture.stale:
-        return Decision(again=WATCHFUL)
-    if late:
-        return Decision()
-    if balance is Balance.STEAL:
-        return Decision(release=int(me == picture.biggest and held[me] - min(held.values()) >= 2))
-    return Decision(release=held[me] - share[me])
+        dealt = _dealt_to(picture, me, held=held, share=share)
+        others = _untaken(picture, me, left=left, but=dealt)[: share[me] - held[me] - len(dealt)]
+        take = [name for name in [*dealt, *others] if not late or name in picture.free]
+        return Decision(take=tuple(sorted(take)), contended=bool(others), again=HURRY)
+    again = WATCHFUL if picture.free or picture.stale else None
+    if late or picture.stale or max(picture.free.values(), default=0.0) >= NEGLECTED:
+        return Decision(again=again)
+    if balance is not Balance.STEAL:
+        return Decision(release=held[me] - share[me], again=again)
+    is_next = not picture.free and me == picture.biggest and held[me] - min(held.values()) >= 2
+    return Decision(release=int(is_next), again=again)
 
 
-def _taken(
-    picture: Picture,
-    me: str,
-    *,
-    held: Mapping[str, int],
-    share: Mapping[str, int],
-    left: Collection[str],
-) -> tuple[str, ...]:
-    """The partitions that are dealt to a worker, in the order of their names."""
+def _dealt_to(
+    picture: Picture, me: str, *, held: Mapping[str, int], share: Mapping[str, int]
+) -> list[str]:
+    """The partitions that are dealt to a worker."""
     room = {worker: share[worker] - held[worker] for worker in sorted(held)}
     mine: list[str] = []
     others: list[str] = []
@@ -181,9 +188,17 @@ def _taken(
     for name, owner in zip(sorted([*others, *picture.free]), _dealt(room), strict=False):
         if owner == me:
             mine.append(name)
-    spare = share[me] - held[me] - len(mine)
-    waited = {*left} & {*picture.stale, *picture.free} - {*mine}
-    return tuple(sorted([*mine, *sorted(waited)[:spare]]))
+    return mine
+
+
+def _untaken(
+    picture: Picture, me: str, *, left: Collection[str], but: Collection[str]
+) -> list[str]:
+    """The partitions that any worker may take, in an order of this worker's own: workers that take
+    some at the same time do not begin with the same.
+    """
+    names = ({*left} & (picture.free.keys() | picture.stale.keys())).difference(but)
+    return sorted(names, key=lambda name: crc32(f"{me} {name}".encode()))
 
 
 def _dealt(room: Mapping[str, int]) -> Iterator[str]:

@@ -42,7 +42,11 @@ class Look:
         return Picture(
             held=held,
             stale=stale,
-            free=[token.id for token in self.tokens if token.ready <= self.now],
+            free={
+                token.id: (self.now - token.ready).total_seconds()
+                for token in self.tokens
+                if token.ready <= self.now
+            },
             waiting=[token.id for token in self.tokens if token.ready > self.now],
             workers=counting(
                 {member.owner: _announced_twice(member) for member in live},

@@ -25,7 +25,7 @@ from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.events import GroupTrouble, LockAdopted, LockOverridden
 from blackboard.handlers.handler import Handler, Pump
-from blackboard.model import Ended, Lock, Member, Outcome, Token, replace
+from blackboard.model import Ended, Lock, Member, Outcome, State, Token, replace
 from blackboard.protocol.board_row import BoardGone
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import (
@@ -44,7 +44,7 @@ from blackboard.protocol.releases import Released
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.next_run import is_ahead
-from blackboard.rules.shares import INITIAL_DELAY, Picture, decide, youngest
+from blackboard.rules.shares import INITIAL_DELAY, UNTAKEN, Picture, decide, youngest
 from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_way
 from blackboard.sharing.looks import ROUND, Look, Pace
 from blackboard.sharing.races import GroupRaces, Races
@@ -243,7 +243,7 @@ class GroupWorker:
         now = self.board.clock.monotonic()
         await self._see_to_own(look.locks)
         await self._bring_back(look)
-        picture = await self._with_paused(self._picture(look))
+        picture = await self._with_items(self._picture(look))
         self._others = len(picture.workers) > 1
         if self._racing is not None:
             self._racing.looked(picture, look.names, self.holdings.ids)
@@ -264,19 +264,12 @@ class GroupWorker:
         """Takes and releases what `rules/shares.py` says. Returns the seconds until the next look;
         None: a round.
         """
-        free = sorted({*picture.free, *picture.stale})
-        self._left = {name: self._left.get(name, now) for name in free}
-        left = [name for name, since in self._left.items() if since <= now - self._round]
+        waits = dict.fromkeys(picture.free, UNTAKEN) | dict.fromkeys(picture.stale, self._round)
+        self._left = {name: self._left.get(name, now) for name in waits}
+        left = [name for name, since in self._left.items() if since <= now - waits[name]]
         balance = self.pump.balance
         decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
-        if decision.release:
-            # A partition that moved while the rows were read may be in none of them.
-            second = await self._look()
-            again = await self._with_paused(self._picture(second))
-            if again.partitions >= picture.partitions:
-                look, picture = second, again
-                decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
-        await self._take(look, decision.take)
+        await self._take(look, decision.take, one_by_one=decision.contended)
         if decision.release and not self._stopping:
             held = {name for name, owner in picture.held.items() if owner == self.owner}
             held.difference_update(picture.paused)
@@ -304,12 +297,19 @@ class GroupWorker:
         resolution = self.board.table.resolution
         return look.picture(self.owner, a_round=self._round, resolution=resolution)
 
-    async def _with_paused(self, picture: Picture) -> Picture:
-        """The picture with the paused partitions, where a worker may have to release some."""
+    async def _with_items(self, picture: Picture) -> Picture:
+        """The picture with what the items say, where a worker may have to release some: which are
+        paused, and which moved while locks and tokens were read, so that they are in neither.
+        """
         if picture.is_even:
             return picture
+        items = [item async for item in self.board.items() if item.type == self.handler.type]
+        there = picture.held.keys() | picture.stale.keys() | {*picture.free, *picture.waiting}
+        moved = [item.id for item in items if item.state is State.ACTIVE and item.id not in there]
         return replace(
-            picture, paused=[item.id async for item in self.board.items() if item.is_paused]
+            picture,
+            paused=[item.id for item in items if item.is_paused],
+            waiting=[*picture.waiting, *moved],
         )
 
     async def _see_to_own(self, locks: Sequence[Lock]) -> None:
@@ -352,12 +352,12 @@ class GroupWorker:
 
     # ---- taking
 
-    async def _take(self, look: Look, names: Collection[str]) -> None:
+    async def _take(self, look: Look, names: Collection[str], *, one_by_one: bool = False) -> None:
         if self._stopping:  # it was asked to while the rows were read
             return
         names = frozenset(names)
         tokens = [token for token in look.tokens if token.id in names]
-        most = claims_at_once(self.board)
+        most = 1 if one_by_one else claims_at_once(self.board)
         work = [self._claim(tokens[at : at + most]) for at in range(0, len(tokens), most)]
         work += [self._override(lock) for lock in look.locks if lock.id in names]
         for problem in await asyncio.gather(*work, return_exceptions=True):

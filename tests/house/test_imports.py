@@ -59,7 +59,7 @@ ONLY_IN = {
 }
 
 PURE = {"collections", "dataclasses", "datetime", "enum", "hashlib", "itertools", "math"}
-PURE |= {"msgspec", "typing"}
+PURE |= {"msgspec", "typing", "zlib"}
 """All that rules import from elsewhere: no clock, no chance, no I/O, no logging; of msgspec its
 structs, and no JSON."""
 

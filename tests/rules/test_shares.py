@@ -2,13 +2,16 @@
 
 import random
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from blackboard.rules.shares import (
     HURRY,
+    NEGLECTED,
+    UNTAKEN,
     WATCHFUL,
     Balance,
     Decision,
@@ -26,6 +29,7 @@ def picture(
     *,
     workers: str,
     free: Sequence[str] = (),
+    seconds: float = 0.0,
     stale: dict[str, str] | None = None,
     waiting: Sequence[str] = (),
 ) -> Picture:
@@ -36,7 +40,7 @@ def picture(
         held={f"{number:02}": owner.lower() for number, owner in enumerate(held)},
         paused=[f"{number:02}" for number, owner in enumerate(held) if owner.isupper()],
         stale=stale or {},
-        free=free,
+        free=dict.fromkeys(free, seconds),
         waiting=waiting,
         workers=workers,
     )
@@ -115,11 +119,32 @@ def test_a_stale_partition_goes_back_to_its_owner_where_that_lives_and_has_room(
     assert decide(full, "a").take == ("x", "y"), "b has no room"
 
 
-def test_what_lay_there_for_a_round_is_any_workers_who_has_room() -> None:
-    found = picture("cccc", workers="abc", free=["x", "y"])
-    assert decide(found, "a").take == ("x",)
-    assert decide(found, "a", left={"x", "y", "taken since"}).take == ("x", "y")
-    assert decide(found, "c", left={"x", "y"}).take == ()
+def test_what_was_free_for_a_while_or_stale_for_a_round_is_any_workers_who_has_room() -> None:
+    for found in (
+        picture("cccc", workers="abc", free=["x", "y"]),
+        picture("cccc", workers="abc", stale={"x": "gone", "y": "gone"}),
+    ):
+        assert decide(found, "a") == Decision(take=("x",), again=HURRY)
+        taken = decide(found, "a", left={"x", "y", "taken since"})
+        assert taken == Decision(take=("x", "y"), contended=True, again=HURRY)
+        assert decide(found, "c", left={"x", "y"}).take == ()
+
+
+def test_workers_do_not_all_begin_with_the_same_of_what_any_of_them_may_take() -> None:
+    names = [f"f{number:02}" for number in range(16)]
+
+    def extra(me: str) -> set[str]:
+        """What a worker takes besides the two that are dealt to it."""
+        dealt, all_of_it = (
+            decide(picture("z" * 29, workers="abcdefghz", free=names), me, left=left).take
+            for left in ([], names)
+        )
+        assert len(dealt) == 2
+        return {*all_of_it} - {*dealt}
+
+    extras = [extra(me) for me in "abcdefgh"]
+    assert all(len(some) == 3 for some in extras)
+    assert len(set[str]().union(*extras)) > 10
 
 
 def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go() -> None:
@@ -128,10 +153,24 @@ def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go(
     assert decide(picture("aaab", workers="ab"), "a", late=True) == Decision()
 
 
-def test_nothing_is_let_go_while_something_is_free() -> None:
-    assert decide(picture("aaab", workers="ab", free=["x"]), "a") == Decision(again=WATCHFUL)
-    assert decide(picture("aaaab", workers="ab"), "a") == Decision(release=1)
+def test_nothing_is_released_while_something_is_stale_or_was_free_for_long() -> None:
+    def found(**about: Any) -> Decision:
+        return decide(picture("aaaab", workers="ab", **about), "a")
+
+    assert found() == Decision(release=1)
+    assert found(free=["x"]) == Decision(release=1, again=WATCHFUL)
+    assert found(free=["x"], seconds=NEGLECTED) == Decision(again=WATCHFUL)
+    assert found(stale={"x": "gone"}) == Decision(again=WATCHFUL)
     assert decide(picture("aaaab", workers="ab"), "b") == Decision(again=HURRY)
+
+
+def test_which_workers_have_one_more_stays_while_partitions_move() -> None:
+    """So workers that look one after the other come to the same releases."""
+    assert decide(picture("aaaaaabbbbbbccccc", workers="abcd"), "b").release == 2
+    assert decide(picture("aaaaabbbbbbccccc", workers="abcd", free=["x"]), "b").release == 2
+    assert decide(picture("aaaaabbbbccccc", workers="abcd", free=["x", "y", "z"]), "a") == Decision(
+        again=WATCHFUL
+    )
 
 
 def test_one_who_leaves_has_no_share_and_counts_no_more() -> None:
@@ -172,16 +211,20 @@ def test_partitions_by_number_have_names_of_one_width(
 
 @dataclass
 class Fleet:
-    """Workers that see the group as it is, look again when they have decided to, and hand over at
-    once.
-    """
+    """Workers that see the group as it is, and look again when they have decided to."""
 
     balance: Balance
     owners: dict[str, str | None]
     workers: list[str]
     pick: random.Random
+    drain: float = 0.0
+    """A pump that is asked to end does so within these seconds."""
     moves: int = 0
-    left: dict[str, Collection[str]] = field(default_factory=dict)
+    gap: float = 0.0
+    """The longest time for which a partition was free."""
+    ends: dict[str, float] = field(default_factory=dict)
+    """When each of the pumps ends that was asked to."""
+    freed: dict[str, float] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
     now: float = 0.0
     looks: dict[str, float] = field(default_factory=dict)
@@ -197,23 +240,34 @@ class Fleet:
             self.looks[me] = self.now + (self.look(me) or ROUND)
 
     def look(self, me: str) -> float | None:
-        free = [one for one, owner in self.owners.items() if owner is None]
+        for one in [one for one, end in self.ends.items() if end <= self.now]:
+            self.freed[one], self.owners[one] = self.ends.pop(one), None
         held = {one: owner for one, owner in self.owners.items() if owner is not None}
-        seen = Picture(held=held, stale={}, free=free, waiting=(), workers=list(self.workers))
-        decision = decide(seen, me, balance=self.balance, left=self.left.get(me, ()))
-        self.left[me] = free
+        seen = Picture(
+            held=held,
+            stale={},
+            free={one: self.now - self.freed.get(one, 0.0) for one in self.owners.keys() - held},
+            waiting=(),
+            workers=list(self.workers),
+        )
+        left = [one for one, seconds in seen.free.items() if seconds >= UNTAKEN]
+        decision = decide(seen, me, balance=self.balance, left=left)
         for one in decision.take:
             self.owners[one] = me
             self.moves += 1
             self.since[one] = self.moves
-        mine = {one: float(self.since[one]) for one, owner in held.items() if owner == me}
-        for one in youngest(mine, decision.release):
-            self.owners[one] = None
+            self.gap = max(self.gap, seen.free[one])
+        mine = [one for one, owner in held.items() if owner == me]
+        goes_on = {one: float(self.since[one]) for one in mine if one not in self.ends}
+        for one in youngest(goes_on, decision.release - (len(mine) - len(goes_on))):
+            self.ends[one] = self.now + self.pick.uniform(0.0, self.drain)
         return decision.again
 
     def leave(self, count: int) -> None:
         for gone in [self.workers.pop() for _ in range(count)]:
-            self.owners |= {one: None for one, owner in self.owners.items() if owner == gone}
+            lost = [one for one, owner in self.owners.items() if owner == gone]
+            self.owners |= dict.fromkeys(lost)
+            self.freed |= dict.fromkeys(lost, self.now)
 
     @property
     def counts(self) -> list[int]:
@@ -221,7 +275,8 @@ class Fleet:
         return sorted(held[one] for one in self.workers)
 
     def is_balanced(self) -> bool:
-        return None not in self.owners.values() and self.counts[-1] - self.counts[0] <= 1
+        is_even = self.counts[-1] - self.counts[0] <= 1
+        return is_even and not self.ends and None not in self.owners.values()
 
 
 def fleet(partitions: int, workers: int, balance: Balance = Balance.SHARES) -> Fleet:
@@ -234,7 +289,7 @@ def fleet(partitions: int, workers: int, balance: Balance = Balance.SHARES) -> F
     found.rounds(3)
     assert found.is_balanced()
     assert found.moves == partitions
-    found.moves = 0
+    found.moves, found.gap = 0, 0.0
     return found
 
 
@@ -261,6 +316,19 @@ def test_those_who_join_get_their_share_within_some_rounds_by_the_fewest_moves(
     assert some.is_balanced()
     owned = Counter(some.owners.values())
     assert some.moves == sum(owned[f"n{number}"] for number in range(joining))
+
+
+@pytest.mark.parametrize(("partitions", "workers", "joining"), [(100, 9, 9), (300, 30, 31)])
+def test_many_workers_release_side_by_side_for_many_who_join(
+    partitions: int, workers: int, joining: int
+) -> None:
+    some = fleet(partitions, workers)
+    some.drain = ROUND
+    some.workers += [f"n{number:02}" for number in range(joining)]
+    some.rounds(2.5)
+    assert some.is_balanced()
+    assert some.moves == sum(some.counts[:joining])
+    assert some.gap <= 5.0
 
 
 @pytest.mark.parametrize(("partitions", "workers"), [(12, 3), (73, 10), (5, 8)])

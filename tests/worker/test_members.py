@@ -62,6 +62,24 @@ async def test_an_announcement_is_seen_with_its_age(scene: Scene) -> None:
 
 
 @story
+async def test_no_time_passes_before_the_first_announcement(scene: Scene) -> None:
+    """A worker of a group counts once it was seen to announce itself some time after its start."""
+    lost = await announce(scene.other, replace(B, seen=START))
+    scene.later(hours=25)
+
+    class Slow(ForwardingTable):
+        def scan(self, *about: Any, **how: Any) -> Any:
+            scene.later(seconds=5)
+            return super().scan(*about, **how)
+
+    board = scene.board.using(Slow(scene.board.table))
+    started = await board.table.now()
+    first = await announce(board, replace(A, started=started))
+    assert first.seen == first.started
+    assert await owners(scene) == [A.owner], f"{lost.owner} is forgotten"
+
+
+@story
 async def test_the_next_announcement_writes_over_the_last(scene: Scene) -> None:
     first = await announce(scene.board, A)
     scene.later(seconds=60)

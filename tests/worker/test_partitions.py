@@ -32,7 +32,7 @@ from blackboard.protocol.keys import (
 )
 from blackboard.protocol.members import workers
 from blackboard.rules.breaker import REFUSED
-from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, decide, names_of
+from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, names_of
 from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.settings import Settings, TypeTable
 from blackboard.sharing import group_rows, partitions
@@ -99,19 +99,12 @@ async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(gr
     await group.fleet.turn(INITIAL_DELAY + 2.0)
     await group.join("cleo")
     own = next(one for one, owner in group.log.owners.items() if owner == "ann")
-    look = GroupWorker._look
+    with_items = GroupWorker._with_items
     returned: list[str] = []
-    releases: set[str] = set()
 
-    def noted(picture: Picture, me: str, **about: Any) -> Decision:
-        decision = decide(picture, me, **about)
-        if decision.release:
-            releases.add(me)
-        return decision
-
-    async def looked(worker: GroupWorker, **about: Any) -> Any:
-        found = await look(worker, **about)
-        if worker.member.owner == "ann" and "ann" in releases and not returned:
+    async def returned_meanwhile(worker: GroupWorker, picture: Picture) -> Picture:
+        found = await with_items(worker, picture)
+        if worker.member.owner == "ann" and not found.is_even and not returned:
             returned.append(own)
             group.log.unasked = returned
             await group.fleet.clock.sleep(2.0)
@@ -119,8 +112,7 @@ async def test_a_pump_that_ends_while_the_rows_are_read_is_one_less_to_let_go(gr
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupWorker, "_look", looked)
-        patch.setattr(partitions, "decide", noted)
+        patch.setattr(GroupWorker, "_with_items", returned_meanwhile)
         await group.fleet.turn(2 * ROUND + DRAIN)
     runs = [run for one in names_of(12) async for run in group.board.runs(one)]
     errors = Counter(run.error for run in runs if run.worker == "ann")
@@ -344,21 +336,23 @@ def test_workers_follow_the_clock_of_the_store_when_it_was_set(
 
 
 @sharing()
-async def test_what_lies_there_is_any_workers_after_a_round_and_not_before(group: Group) -> None:
-    looks: list[tuple[float, int]] = []
+async def test_what_is_stale_is_any_workers_after_a_round_and_not_before(group: Group) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    await group.hands["ann"].dies()
+    looks: list[tuple[float, int, int]] = []
 
-    def note(_picture: Picture, _me: str, *, left: Collection[str], **_: Any) -> Decision:
-        looks.append((group.fleet.clock.monotonic(), len(left)))
+    def note(picture: Picture, _me: str, *, left: Collection[str], **_: Any) -> Decision:
+        looks.append((group.fleet.clock.monotonic(), len(picture.stale), len(left)))
         return Decision(again=HURRY)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitions, "decide", note)
-        await group.join("ann")
-        await group.fleet.turn(INITIAL_DELAY + 2 * ROUND)
-    first = looks[0][0]
-    assert len(looks) > 15, "it hurries"
-    assert {left for moment, left in looks if moment < first + ROUND} == {0}
-    assert {left for moment, left in looks if moment >= first + ROUND} == {12}
+        await group.join("ben")
+        await group.fleet.turn(LEASE + 3 * ROUND)
+    first = next(moment for moment, stale, _ in looks if stale == 12)
+    assert {left for moment, _, left in looks if moment < first + ROUND} == {0}
+    assert {left for moment, _, left in looks if moment >= first + ROUND} == {12}
 
 
 @sharing()

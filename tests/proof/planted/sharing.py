@@ -31,10 +31,10 @@ from tests.proof.planted.scenarios import (
 _honest_decide = shares.decide
 
 
-def releases_while_something_is_free(picture: Picture, me: str, **about: Any) -> Decision:
+def releases_while_something_waits(picture: Picture, me: str, **about: Any) -> Decision:
     decision = _honest_decide(picture, me, **about)
-    nothing_is_free = replace(picture, free=(), stale={}, held={**picture.held})
-    too_many = _honest_decide(nothing_is_free, me, **about).release
+    nothing_waits = replace(picture, free={}, stale={}, held={**picture.held})
+    too_many = _honest_decide(nothing_waits, me, **about).release
     return decision if decision.take else replace(decision, release=too_many)
 
 
@@ -97,8 +97,8 @@ _honest_found_mark = grab._Step._found_mark
 SHARING = (
     Planted(
         name="greedy",
-        without="a worker releases what is too much while something is free",
-        patches=((partitions, "decide", releases_while_something_is_free),),
+        without="a worker counts neither what is free nor what is stale when it releases",
+        patches=((partitions, "decide", releases_while_something_waits),),
         shows="MOVED",
         walks=False,
         draw=by_workers,
@@ -115,7 +115,7 @@ SHARING = (
         name="paused and released",
         seldom=True,
         without="a worker releases paused partitions for others, which may not take them",
-        patches=((GroupWorker, "_with_paused", sees_no_pause),),
+        patches=((GroupWorker, "_with_items", sees_no_pause),),
         shows="MOVED",
         walks=False,
         draw=paused_and_replaced,

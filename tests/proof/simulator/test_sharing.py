@@ -1,8 +1,8 @@
 """Many workers share many partitions: how long that takes, what moves, and what is left.
 
-In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form a thousand
-partitions and a hundred workers. And in the small worlds in which bugs of groups are hunted, the
-honest product does no harm.
+In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form with a
+thousand partitions and a hundred workers, too. And in the small worlds in which bugs of groups are
+hunted, the honest product does no harm.
 """
 
 from collections.abc import Callable
@@ -30,16 +30,17 @@ TAKEN = LEASE + 2 * ROUND + 5.0
 """Seconds from the last renewal of a dead worker."""
 HANDOVER = ROUND / 2
 """Seconds that a partition is nobody's, where its worker hands it over."""
-SIZES = [(73, 20), (1_000, 100)] if LONG else [(73, 20)]
+SIZES = [(73, 20, 1), (300, 30, 2), *([(1_000, 100, 1)] if LONG else [])]
+"""Partitions, workers, and the seed of a world."""
 
 
 @pytest.mark.case("BAL02", on="memory")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("partitions", "workers"), SIZES)
+@pytest.mark.parametrize(("partitions", "workers", "seed"), SIZES)
 def test_all_hold_their_shares_soon_and_as_little_moves_as_there_can(
-    partitions: int, workers: int
+    partitions: int, workers: int, seed: int
 ) -> None:
-    started, joined, more, killed, left, quiet = story(partitions, workers, Balance.SHARES, seed=1)
+    started, joined, more, killed, left, quiet = story(partitions, workers, Balance.SHARES, seed)
     handed_over = 3 * ROUND + DRAIN
     assert (started.moves, quiet.moves) == (0, 0)
     assert started.seconds <= ROUND
