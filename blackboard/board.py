@@ -465,7 +465,7 @@ class Board:
         item_id = inputs.check_new_id(inputs.argument("id", item_id, str))
         check_type(item_type)
         params = inputs.argument("params", {} if params is None else written(params), Mapping)
-        spec = inputs.changed(Spec(), _texts(options), params=params)
+        spec = inputs.changed(Spec(), _as_texts(options), params=params)
         inputs.check_size(spec, limit=self._table.table.max_value)
         self._location.check_params(item_type, spec.params)
         settings = self._table.resolve(item_type, encode_spec(spec))
@@ -493,7 +493,7 @@ class Board:
         is to be changed.
         """
         _check_record(by, reason)
-        changes, limit = _texts(options), self._table.table.max_value
+        changes, limit = _as_texts(options), self._table.table.max_value
         params = written(params)
         given = params, unset, item_type, first, changes
         if checkpoint is UNSET and not any(given):
@@ -905,13 +905,14 @@ def _user_here() -> str:
     return name.encode(errors="backslashreplace").decode()  # a row has UTF-8 text alone
 
 
-def _texts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options as a spec has them. Raises TypeError for one that is none, as Python does."""
-    for name in options:
-        if name not in RunOptions.__annotations__:
-            options_there = ", ".join(RunOptions.__annotations__)
-            raise TypeError(f"{name!r} is not an option of an item ({options_there})")
+def _as_texts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that are given, as a spec has them. Raises TypeError for one that is none, as
+    Python does, and BadInput for a value of another kind.
+    """
     kinds = RunOptions.__annotations__
+    for name in options:
+        if name not in kinds:
+            raise TypeError(f"{name!r} is not an option of an item ({', '.join(kinds)})")
     return {
         name: as_text(inputs.argument(name, value, kinds[name]), name)
         for name, value in options.items()
