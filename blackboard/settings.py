@@ -524,24 +524,32 @@ def _resolved(
     if handler is not None:
         layers.append(handler.spec)
     layers.append(Spec(stale_after=settings.board.stale_after))
-    resolved = resolve(
-        layers,
+    concurrency = concurrency_of(value_of("concurrency"), value_of("key"))
+    resolved = replace(
+        resolve(layers, calendars=settings.calendars),
         fenced=bool(value_of("fenced")),
+        endless=handler is not None and handler.pump is not None,
         slots=value_of("slots"),
-        concurrency=concurrency_of(value_of("concurrency"), value_of("key")),
-        default_first=value_of("first"),
-        calendars=settings.calendars,
+        concurrency=concurrency,
+        first=value_of("first"),
+        has_handler=handler is not None,
     )
-    endless = handler is not None and handler.pump is not None
-    if endless and resolved.concurrency is not None:
-        problem = f"{item_type!r} is a group of partitions, each of which has one pump"
+    if resolved.endless:
+        _check_group(item_type, table, resolved)
+    return resolved
+
+
+def _check_group(name: str, table: TypeTable, settings: RunSettings) -> None:
+    """Raises BadInput for what the type of a group of partitions cannot have."""
+    group = f"{name!r} is a group of partitions"
+    if settings.concurrency is not None:
+        problem = f"{group}, each of which has one pump"
         raise BadInput("concurrency", problem, "leave out concurrency and key")
-    if endless and resolved.slots is not None:
-        problem = f"{item_type!r} is a group of partitions, and a worker serves its share of them"
+    if settings.slots is not None:
+        problem = f"{group}, and a worker serves its share of them"
         raise BadInput("slots", problem, "leave out slots")
-    wrong = next((name for name in OF_ITS_TIMES if getattr(table, name) is not None), "")
-    if endless and wrong:
-        none = "time limit" if wrong == "timeout" else "schedule"
-        problem = f"{item_type!r} is a group of partitions, which are held and have no {none}"
-        raise BadInput(wrong, problem, f"leave out {wrong}")
-    return replace(resolved, has_handler=handler is not None, endless=endless)
+    for field in OF_ITS_TIMES:
+        if getattr(table, field) is not None:
+            none = "time limit" if field == "timeout" else "schedule"
+            problem = f"{group}, which are held and have no {none}"
+            raise BadInput(field, problem, f"leave out {field}")

@@ -264,17 +264,9 @@ def params_of(spec: str, once: str) -> dict[str, Any]:
     return decode_spec(spec).params | over
 
 
-def resolve(
-    layers: Sequence[Spec],
-    *,
-    fenced: bool = False,
-    slots: int | None = None,
-    concurrency: Concurrency | None = None,
-    default_first: str | None = None,
-    calendars: Calendars | None = None,
-) -> RunSettings:
-    """The settings of a run: the first layer that has a field decides it. Without `calendars` those
-    that a blackout names are not looked up.
+def resolve(layers: Sequence[Spec], *, calendars: Calendars | None = None) -> RunSettings:
+    """The settings of a run, but for those that only a type has: the first layer that has a field
+    decides it. Without `calendars` those that a blackout names are not looked up.
 
     Raises BadInput naming the field.
     """
@@ -320,16 +312,12 @@ def resolve(
         missed_limit=_number("missed_limit", value_of("missed_limit"), lowest=1, highest=1_000)
         or 100,
         missed_after=duration("missed_after") or DEFAULT_MISSED_AFTER,
-        fenced=fenced,
-        slots=slots,
-        concurrency=concurrency,
         priority=_number("priority", value_of("priority"), lowest=-100, highest=100) or 0,
         labels=Labels(
             description=value_of("description") or "",
             owner=value_of("owner") or "",
             tags=tuple(dict.fromkeys(value_of("tags") or ())),
         ),
-        first=default_first,
     )
 
 

@@ -36,7 +36,7 @@ def test_the_first_layer_that_says_something_about_a_field_decides_it() -> None:
     item = Spec(timeout="1m", retries=0)
     of_type = Spec(timeout="2m", retries=5, backoff="1s", missed="all")
     handler = Spec(backoff="2s", jitter="3s", missed="none", stale_after="4s", missed_limit=7)
-    settings = resolve([item, of_type, handler], fenced=True, slots=3)
+    settings = resolve([item, of_type, handler])
     assert settings == RunSettings(
         timeout=timedelta(minutes=1),
         retries=0,
@@ -45,8 +45,6 @@ def test_the_first_layer_that_says_something_about_a_field_decides_it() -> None:
         missed="all",
         missed_limit=7,
         stale_after=timedelta(seconds=4),
-        fenced=True,
-        slots=3,
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from blackboard.model import Ended, Item, Lock, Mark, Outcome, Run, State, Token
+from blackboard.model import Ended, Item, Lock, Mark, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
 from blackboard.protocol.board_table import BoardTable
@@ -32,7 +32,7 @@ BY = "ann"
 
 def settings_of(item_type: str, spec: str) -> RunSettings:
     """The settings from an item's spec alone; the type "fenced" drops late results."""
-    return resolve([decode_spec(spec)], fenced=item_type == "fenced")
+    return replace(resolve([decode_spec(spec)]), fenced=item_type == "fenced")
 
 
 async def make_board(
