@@ -9,8 +9,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 
 from blackboard.bus import redis_parts
 from blackboard.display.toml_text import line_of
-from blackboard.errors import BadInput
+from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.handlers.handler import Handler, check_type
 from blackboard.inputs import check_new_id
 from blackboard.model import replace
@@ -310,44 +311,49 @@ def read_bytes(file: Path | None, *, field: str) -> bytes:
     return data
 
 
+@contextmanager
+def naming_line(file: Path, text: str, *table: str | int) -> Iterator[None]:
+    """Adds to a BadInput the file, whose text this is, and the line of the field in a table."""
+    try:
+        yield
+    except BadInput as error:
+        line = line_of(text, (*table, *error.field.split(".")))
+        kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
+        raise kind(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
+
+
 def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:
     """Checks what the types of fields do not: durations, schedules, numbers, ids given twice."""
-    path: tuple[str | int, ...] = ()
-    try:
-        path = ("board",)
-        parse_duration(settings.board.history_age, "history_age")
-        _check_tombstones(settings.board.tombstones)
-        check_spec(Spec(stale_after=settings.board.stale_after))
-        check_count("history", settings.board.history, most=MOST_HISTORY)
-        if settings.board.name is not None:
-            path = ("board", "name")
+    within = partial(naming_line, file, text)
+    with within("board"):
+        _check_board(settings.board)
+    if settings.board.name is not None:
+        with within("board", "name"):
             check_board_name(settings.board.name)
-        path = ("worker",)
-        parse_duration(settings.worker.cycle, "cycle")
-        parse_duration(settings.worker.grace, "grace")
-        check_count("slots", settings.worker.slots, most=MOST_SLOTS)
-        if settings.notify is not None:
-            for number, route in enumerate(settings.notify.routes):
-                path = ("notify", "routes", number)
+    with within("worker"):
+        _check_worker(settings.worker)
+    if settings.notify is not None:
+        for number, route in enumerate(settings.notify.routes):
+            with within("notify", "routes", number):
                 check_route(route)
-            path = ("notify",)
+        with within("notify"):
             check_notify(settings.notify)
-        path = ("redis",)
+    with within("redis"):
         _check_redis(settings.redis)
-        path = ("calendars",)
+    with within("calendars"):
         check_calendars(settings.calendars)
-        for name, job in settings.jobs.items():
-            path = ("jobs", name)
+    for name, job in settings.jobs.items():
+        with within("jobs", name):
             _check_job(job)
-        for name, table in settings.types.items():
-            path = ("types", name)
+    for name, table in settings.types.items():
+        with within("types", name):
             check_type(name)
             _check_type(table)
             _resolved(settings, {}, name, "{}")
-        ids: set[str] = set()
-        resolved = resolver(settings, {})
-        for number, item in enumerate(settings.items):
-            path = ("items", number)
+    ids: set[str] = set()
+    resolved = resolver(settings, {})
+    for number, item in enumerate(settings.items):
+        with within("items", number):
             check_item(item)
             if item.id in ids:
                 remedy = "give each item an id of its own"
@@ -355,9 +361,19 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
             ids.add(item.id)
             if is_whole:
                 resolved(item.type, encode_spec(item.spec()))
-    except BadInput as error:
-        line = line_of(text, (*path, *error.field.split(".")))
-        raise BadInput(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
+
+
+def _check_board(table: BoardSettings) -> None:
+    parse_duration(table.history_age, "history_age")
+    _check_tombstones(table.tombstones)
+    check_spec(Spec(stale_after=table.stale_after))
+    check_count("history", table.history, most=MOST_HISTORY)
+
+
+def _check_worker(table: WorkerTable) -> None:
+    parse_duration(table.cycle, "cycle")
+    parse_duration(table.grace, "grace")
+    check_count("slots", table.slots, most=MOST_SLOTS)
 
 
 def _check_redis(table: RedisTable) -> None:

@@ -5,8 +5,8 @@ checks that name the file and the line.
 import os
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,14 +16,20 @@ from blackboard.cli.output import warn
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import warn_idle_steps
 from blackboard.display.escaping import shown
-from blackboard.display.toml_text import line_of
-from blackboard.errors import BadInput, NoTimeLeft
+from blackboard.errors import BadInput
 from blackboard.inputs import check_params_size, check_size, check_utf8, checked_first
 from blackboard.model import Item, replace
 from blackboard.phrases import command
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.groups import check_held, check_no_pump
-from blackboard.settings import FILE_NAME, ItemTable, Settings, parse_settings, read_text
+from blackboard.settings import (
+    FILE_NAME,
+    ItemTable,
+    Settings,
+    naming_line,
+    parse_settings,
+    read_text,
+)
 from blackboard.spec import RunSettings, Spec, encode_spec
 
 STDIN = Path("<stdin>")
@@ -70,16 +76,9 @@ class Declaration:
     def settings(self, resolve: Resolve) -> RunSettings:
         return resolve(self.item.type, encode_spec(self.spec))
 
-    @contextmanager
-    def naming_line(self) -> Iterator[None]:
+    def naming_line(self) -> AbstractContextManager[None]:
         """Adds the file and the line to a BadInput."""
-        try:
-            yield
-        except BadInput as error:
-            line = line_of(self.file.text, ["items", self.number, *error.field.split(".")])
-            problem = f"{self.file.path}:{line}: {error.problem}"
-            kind = NoTimeLeft if isinstance(error, NoTimeLeft) else BadInput
-            raise kind(error.field, problem, error.remedy) from None
+        return naming_line(self.file.path, self.file.text, "items", self.number)
 
 
 def read_file(name: str, source: str | None, *, field: str) -> ItemFile:
