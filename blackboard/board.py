@@ -418,9 +418,7 @@ class Board:
         """
         now = await self._table.table.now()
         new = self._new(item_id, item_type, params, first=first, options=options, now=now)
-        done = await additions.add(
-            self._table, item_id=new.id, item_type=new.type, spec=new.spec, first=new.first
-        )
+        done = await additions.add(self._table, new)
         return await self._after_change(done.item)
 
     @_change

@@ -48,20 +48,9 @@ class Addition(Struct, frozen=True, kw_only=True):
         return cls(name=ADDED + board.chance.nonce(), began=await board.table.now())
 
 
-async def add(
-    board: BoardTable,
-    *,
-    item_id: str,
-    item_type: str,
-    spec: Spec,
-    first: datetime | None = None,
-    declared_by: str = "",
-) -> Changed:
-    """Adds an item, due at once or at `first`. Raises AlreadyThere, and BadInput on the board of a
-    group or of elections.
-    """
+async def add(board: BoardTable, new: New) -> Changed:
+    """Adds an item. Raises AlreadyThere, and BadInput on the board of a group or of elections."""
     check_not_made(board.name)
-    new = New(id=item_id, type=item_type, spec=spec, first=first, declared_by=declared_by)
     return await _add(board, new, await Addition.begin(board))
 
 

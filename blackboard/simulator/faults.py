@@ -101,7 +101,7 @@ class Operators:
         with suppress(BlackboardError, TableError):  # refused, or not answered: it gives up
             match sender.verb:
                 case "add":
-                    await additions.add(board, item_id=item.id, item_type=item.type, spec=spec)
+                    await additions.add(board, additions.New(id=item.id, type=item.type, spec=spec))
                 case "edit":
                     emptied = "" if detail * 100 % 1 < EMPTYING else None
                     await edits.edit(board, item.id, lambda *_: spec, checkpoint=emptied)

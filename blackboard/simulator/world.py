@@ -11,7 +11,7 @@ from typing import Any
 
 from blackboard import events
 from blackboard.model import Item
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.keys import group_board
 from blackboard.runners.runner import HandlerCall, Reporter
 from blackboard.settings import resolver
@@ -237,9 +237,7 @@ class World:
         board = self.board.using(self._client.direct())
         _at_once(board.make())
         for item in self.scenario.items:
-            _at_once(
-                add(board, item_id=item.id, item_type=item.type, spec=item.spec, first=item.first)
-            )
+            _at_once(add(board, New(id=item.id, type=item.type, spec=item.spec, first=item.first)))
 
     def _inject(self, injection: Injection) -> None:
         if injection.fault is Fault.CLOCK:

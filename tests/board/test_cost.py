@@ -13,7 +13,7 @@ from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.emitter import EventEmitter
 from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
 from blackboard.rules.status import COUNTED_EVERY
@@ -309,7 +309,7 @@ async def measured(
             stale_after=f"{3 * one.renewed:g}s",
             params={"lasts": one.lasts.total_seconds()},
         )
-        await add(first, item_id=f"item-{number}", item_type="feed", spec=spec, first=one.ready)
+        await add(first, New(id=f"item-{number}", type="feed", spec=spec, first=one.ready))
     boards = [await board(2 + number) for number in range(load.workers)]
     workers = []
     for number, its in enumerate(boards):

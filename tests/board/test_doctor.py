@@ -10,7 +10,7 @@ from blackboard.doctor import LARGEST_SKEW, Examination, examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import VERSION, Member, replace
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.edits import edit, pause, remove, unlock
 from blackboard.protocol.members import announce
@@ -182,7 +182,7 @@ async def test_rows_below_the_history_of_an_item_are_not_of_it(scene: Scene) -> 
 @story
 async def test_a_time_that_a_person_named_may_be_far(scene: Scene) -> None:
     far = datetime(2099, 1, 1, tzinfo=UTC)
-    await add(scene.board, item_id="first", item_type="feed", spec=Spec(every="1h"), first=far)
+    await add(scene.board, New(id="first", type="feed", spec=Spec(every="1h"), first=far))
     await scene.add("at", at="2099-01-01T00:00:00Z")
     await scene.add("again", at="2026-01-01T00:00:00Z")
     await scene.let_go(await scene.claimed("again"))

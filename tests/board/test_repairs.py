@@ -5,7 +5,7 @@ import pytest
 from blackboard.doctor import Examination, examine
 from blackboard.model import LARGEST
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.edits import cancel
 from blackboard.spec import Spec
 from blackboard.table import ANY, Delete, Insert, Merge, Value, read
@@ -336,7 +336,7 @@ async def test_a_cancel_ends_a_run_whose_lock_cannot_be_read(scene: Scene) -> No
 @story
 async def test_an_item_in_a_wrong_shard_is_listed_once_and_named(scene: Scene) -> None:
     board = await make_board(scene.table, scene.clock, shards=2, name="fleet")
-    await add(board, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+    await add(board, New(id="davis", type="feed", spec=Spec(every="1h")))
     right = keys.shard_of("davis", 2)
     wrong, key = board.shard(1 - right), keys.item_key("davis")
     row = await read(scene.table, board.shard(right), key)

@@ -10,7 +10,7 @@ from blackboard.display.run_queries import ListedRun, RunQuery, newest_runs
 from blackboard.doctor import Examination, examine
 from blackboard.model import Outcome, State, replace
 from blackboard.protocol import board_table
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.batches import change_ops
 from blackboard.protocol.claims import pass_over
 from blackboard.protocol.edits import bring_back, edit, pause, resume, run_now
@@ -217,7 +217,7 @@ async def test_what_a_wrong_clock_planned_for_an_item_that_never_ran_is_told_and
 ) -> None:
     async def added() -> None:
         spec = Spec(**said)  # type: ignore[arg-type]
-        await add(scene.other, item_id="davis", item_type="feed", spec=spec)
+        await add(scene.other, New(id="davis", type="feed", spec=spec))
 
     if was_there:
         await added()
@@ -297,7 +297,7 @@ async def test_a_first_time_that_a_person_named_outlasts_runs_that_are_asked_for
     """While they wait, run, are tried again, and when they have ended."""
     named = scene.clock.now() + first
     spec = Spec(**said, retries=1, backoff="6h")  # type: ignore[arg-type]
-    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=named)
+    await add(scene.other, New(id="davis", type="feed", spec=spec, first=named))
 
     async def is_well() -> None:
         scene.later(seconds=1)
@@ -333,7 +333,7 @@ async def test_a_named_first_time_does_not_hide_a_clock_that_was_wrong(
     """A run that was asked for plans the item anew."""
     first = scene.clock.now() + HOUR
     spec = Spec(cron="0 3 * * *")
-    await add(scene.other, item_id="davis", item_type="feed", spec=spec, first=first)
+    await add(scene.other, New(id="davis", type="feed", spec=spec, first=first))
     await set_clock(scene, YEARS)
     await scene.let_go(await scene.claimed())
     await set_clock(scene, -YEARS)

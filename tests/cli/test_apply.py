@@ -16,7 +16,7 @@ from blackboard.cli.declarations import Declaration, ItemFile
 from blackboard.cli.plan import ApplyPlan, differences, make_plan
 from blackboard.model import Item, Mark, State
 from blackboard.protocol import additions, edits
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key
 from blackboard.protocol.rename import rename
@@ -355,7 +355,7 @@ def test_what_others_add_and_remove_meanwhile_is_planned_anew(
 
     async def adds(board: BoardTable, new: Any, **about: Any) -> Any:
         if not await board.existing("comes"):
-            await add(board, item_id="comes", item_type="calendars", spec=Spec(every="2h"))
+            await add(board, New(id="comes", type="calendars", spec=Spec(every="2h")))
         return await add_many(board, new, **about)
 
     async def removes(board: BoardTable, item_id: str, **about: Any) -> Any:
@@ -430,7 +430,7 @@ def test_programs_get_what_was_done_and_what_was_left(
 
     async def adds(board: BoardTable, new: Any, **about: Any) -> Any:
         if not await board.existing("cleo"):
-            await add(board, item_id="cleo", item_type="calendars", spec=Spec(every="9h"))
+            await add(board, New(id="cleo", type="calendars", spec=Spec(every="9h")))
         return await add_many(board, new, **about)
 
     monkeypatch.setattr(additions, "add_many", adds)

@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.cli import called
 from blackboard.model import Token
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
@@ -30,7 +30,7 @@ async def one_walk(path: Path, *, at: datetime) -> None:
     board = await make_board(table, clock, name="blackboard")
     for name, said in SAID.items():
         spec = Spec(**said)
-        await add(board, item_id=name, item_type="feed", spec=spec, first=clock.now())
+        await add(board, New(id=name, type="feed", spec=spec, first=clock.now()))
     due = board.walk(0, until=clock.now())
     tokens = [found async for found in due if isinstance(found, Token)]
     answer = await claim(board, tokens, owner="me")

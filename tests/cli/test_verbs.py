@@ -11,7 +11,7 @@ import pytest
 
 from blackboard.cli import verbs
 from blackboard.model import VERSION, Mark, Outcome, State
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_pause import pause_board, resume_board
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key
@@ -39,7 +39,7 @@ def add_a_pattern(towns: CommandLine, item_id: str) -> None:
     """Adds an item that an earlier version has allowed."""
 
     async def added(board: BoardTable) -> None:
-        await add(board, item_id=item_id, item_type="calendars", spec=Spec())
+        await add(board, New(id=item_id, type="calendars", spec=Spec()))
 
     towns.on_board(added)
 

@@ -67,7 +67,7 @@ async def test_those_that_are_missing_are_added_also_where_another_process_adds_
     await remove(scene.other, "item-002")
 
     async def another_is_faster() -> None:
-        await add(scene.other, item_id="item-003", item_type="feed", spec=Spec(every="3h"))
+        await add(scene.other, New(id="item-003", type="feed", spec=Spec(every="3h")))
 
     scene.table.script(another_is_faster)
     done: list[Item] = []
@@ -101,7 +101,7 @@ async def test_removed_items_begin_new_lives_in_the_same_batch(scene: Scene) -> 
     tombstones = {one: item for one, item in found.items() if item.state is State.REMOVED}
     assert [*tombstones] == IDS[:4]
     scene.table.script(
-        partial(add, scene.other, item_id=IDS[2], item_type="feed", spec=Spec(every="9h"))
+        partial(add, scene.other, New(id=IDS[2], type="feed", spec=Spec(every="9h")))
     )
     with pytest.raises(BadInput, match=IDS[2]):
         await add_many(scene.board, new(*IDS[:4]), tombstones=tombstones)
@@ -167,7 +167,7 @@ async def test_nothing_is_added_to_what_workers_and_candidates_make(
     board = scene.board.group(name.partition(".")[2])
     refused = pytest.raises(BadInput, match=f"id: {name} has the (partitions|elections)")
     with refused:
-        await add(board, item_id="x", item_type="clicks", spec=Spec())
+        await add(board, New(id="x", type="clicks", spec=Spec()))
     with refused:
         await add_many(board, new("x"), tombstones={})
     await add_many(board, [], tombstones={})
@@ -182,7 +182,7 @@ async def test_an_item_is_of_no_type_whose_partitions_workers_make(scene: Scene)
     board = scene.board.using(resolve=lambda *_: RunSettings(endless=True))
     problem = "type: 'clicks' is a pump, .*--board town.clicks show`"
     with pytest.raises(BadInput, match=problem):
-        await add(board, item_id="x", item_type="clicks", spec=Spec())
+        await add(board, New(id="x", type="clicks", spec=Spec()))
     await scene.add("davis")
     with pytest.raises(BadInput, match=problem):
         await edit(board, "davis", lambda spec, _: spec, item_type="clicks")

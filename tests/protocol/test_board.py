@@ -88,7 +88,7 @@ async def test_a_board_whose_row_is_missing_is_made_anew_with_as_many_shards_alo
 async def test_where_several_numbers_of_shards_fit_the_remedy_names_none(scene: Scene) -> None:
     table, clock = scene.table.table, scene.clock
     board = await make_board(table, clock, shards=16, name="wide")
-    await add(board, item_id="davis", item_type="feed", spec=Spec())  # in shard 0
+    await add(board, New(id="davis", type="feed", spec=Spec()))  # in shard 0
     await table.commit("wide-meta", [Delete(keys.BOARD_KEY, ANY)])
     with pytest.raises(BadInput, match=r"wide-00.*--shards N`, the number that it had"):
         await make_board(table, clock, shards=1, name="wide")
@@ -313,7 +313,7 @@ async def test_a_glob_means_the_same_items_whether_all_are_read_or_one_range(
     board = await make_board(scene.table.table, scene.clock, shards=2, name="wide")
     ids = ["a", "a*", "a[1]", "ab", "aB", "a b", "aé", "a" * 200, "a" * 119 + "é" * 9, "b"]
     for one in ids:
-        await add(board, item_id=one, item_type="feed", spec=Spec())
+        await add(board, New(id=one, type="feed", spec=Spec()))
     read: list[str] = []
 
     def noted(record_type: Any, row: Row, **extra: float) -> Any:

@@ -6,7 +6,7 @@ import pytest
 
 from blackboard.errors import BadInput, Missing
 from blackboard.model import VERSION, State, replace
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.edits import PAUSE, UNANSWERED, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import is_applied
@@ -178,7 +178,7 @@ async def test_an_item_is_added_with_its_token_due_at_once(scene: Scene) -> None
 @story
 async def test_a_first_time_may_be_given(scene: Scene) -> None:
     first = scene.clock.now() + DAY
-    await add(scene.board, item_id="davis", item_type="feed", spec=Spec(every="8h"), first=first)
+    await add(scene.board, New(id="davis", type="feed", spec=Spec(every="8h"), first=first))
     assert (await scene.token()).ready == first
 
 

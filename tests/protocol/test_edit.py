@@ -8,7 +8,7 @@ import pytest
 from blackboard.errors import BadInput, BlackboardError, Unchangeable
 from blackboard.model import State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import acknowledge, cancel, edit, pause, resume, run_now
 from blackboard.protocol.releases import release
@@ -128,7 +128,7 @@ async def test_a_new_schedule_of_an_item_that_has_never_run(
     scene: Scene, old: dict[str, Any], new: dict[str, Any], *, moved: bool
 ) -> None:
     spec = Spec(**old)
-    before = (await add(scene.board, item_id="davis", item_type="feed", spec=spec)).item
+    before = (await add(scene.board, New(id="davis", type="feed", spec=spec))).item
     now = scene.later(minutes=1)
     await edit(scene.board, "davis", says(**new))
     item = await scene.item()
@@ -144,7 +144,7 @@ async def test_a_new_schedule_of_an_item_that_has_never_run(
 async def test_a_first_time_that_was_named_stays_under_a_new_schedule(scene: Scene) -> None:
     named = scene.clock.now() + timedelta(days=3)
     spec = Spec(cron="0 3 * * *")
-    await add(scene.board, item_id="davis", item_type="feed", spec=spec, first=named)
+    await add(scene.board, New(id="davis", type="feed", spec=spec, first=named))
     await edit(scene.board, "davis", says(cron="0 4 * * *"))
     assert (await scene.item()).slot == named
 

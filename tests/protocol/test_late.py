@@ -9,7 +9,7 @@ import pytest
 from blackboard.model import Outcome, State, replace
 from blackboard.phrases import LONGEST_ERROR, cut_middle
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.claims import Claim, override
 from blackboard.protocol.edits import cancel, remove, unlock
 from blackboard.protocol.releases import REFUSED, UNANSWERED, ReleaseOutcome, fit, release
@@ -323,7 +323,7 @@ async def test_a_late_word_gives_way_to_a_change_made_meanwhile(scene: Scene) ->
 
     async def replaced() -> None:
         await remove(scene.other, "davis")
-        await add(scene.other, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+        await add(scene.other, New(id="davis", type="feed", spec=Spec(every="1h")))
 
     scene.table.script(Fault.NONE, replaced)
     assert (await scene.let_go(made, result="late")).how is ReleaseOutcome.DROPPED

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.errors import AlreadyThere, BadInput, BeingRenamed, BlackboardError, Missing
 from blackboard.model import LARGEST, State
-from blackboard.protocol.additions import add, ensure
+from blackboard.protocol.additions import New, add, ensure
 from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
 from blackboard.protocol.keys import item_key, notice_key, notices_partition
 from blackboard.protocol.rename import rename
@@ -554,7 +554,7 @@ async def test_what_is_held_keeps_its_name(scene: Scene, name: str) -> None:
 
 @story
 async def test_an_item_gets_another_type(scene: Scene) -> None:
-    await add(scene.board, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+    await add(scene.board, New(id="davis", type="feed", spec=Spec(every="1h")))
     await edit(scene.board, "davis", lambda spec, _: spec, item_type="report")
     assert (await scene.item()).type == (await scene.token()).type == "report"
     assert not (await edit(scene.board, "davis", lambda spec, _: spec, item_type="report")).changed

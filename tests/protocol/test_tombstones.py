@@ -9,7 +9,7 @@ from blackboard.doctor import Examination, examine
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import LARGEST, VERSION, Item, State, replace
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add, ensure
+from blackboard.protocol.additions import New, add, ensure
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import remove
 from blackboard.protocol.releases import ReleaseOutcome
@@ -56,7 +56,7 @@ async def a_life(scene: Scene, item_id: str = "davis", *, runs: int = 2) -> Item
 
 async def added_anew(scene: Scene, item_id: str = "davis") -> Item:
     """By another process."""
-    return (await add(scene.other, item_id=item_id, item_type="feed", spec=Spec(every="1h"))).item
+    return (await add(scene.other, New(id=item_id, type="feed", spec=Spec(every="1h")))).item
 
 
 async def is_gone(scene: Scene, item_id: str = "davis") -> bool:
@@ -304,7 +304,7 @@ async def test_an_addition_that_misses_the_tombstone_reads_the_floor_after_it(
         await housekept(scene.other)
 
     scene.table.script(another)
-    made = await add(scene.board, item_id="davis", item_type="feed", spec=Spec(every="1h"))
+    made = await add(scene.board, New(id="davis", type="feed", spec=Spec(every="1h")))
     assert (made.item.born, made.item.fence) == (gone.fence, gone.fence)
 
 

@@ -65,14 +65,12 @@ class Scene:
 
     async def add(self, item_id: str = "davis", *, item_type: str = "feed", **said: Any) -> Item:
         """Adds an item that runs every hour by default; due at once or at `at`."""
-        from blackboard.protocol.additions import add
+        from blackboard.protocol.additions import New, add
 
         said = said or {"every": "1h"}
         first = self.clock.now() if said.keys() & {"cron", "rrule"} else None
         spec = Spec(**said)
-        return (
-            await add(self.other, item_id=item_id, item_type=item_type, spec=spec, first=first)
-        ).item
+        return (await add(self.other, New(id=item_id, type=item_type, spec=spec, first=first))).item
 
     async def fill(self, count: int, **said: Any) -> list[str]:
         """Adds items of one shard, in few batches; they run every eight hours by default. They have

@@ -24,7 +24,7 @@ import psutil
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Item, Lock, Outcome, Run
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec
@@ -228,7 +228,7 @@ class Site:
 
         async def added(board: BoardTable) -> None:
             for item_id in ids:
-                await add(board, item_id=item_id, item_type=type_, spec=spec)
+                await add(board, New(id=item_id, type=type_, spec=spec))
 
         self.run(added)
 

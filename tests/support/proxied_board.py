@@ -16,7 +16,7 @@ from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, handler, handlers_of
 from blackboard.model import Outcome, Run
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.runners.inline import InlineRunner
 from blackboard.settings import Settings, resolver
@@ -65,8 +65,7 @@ class Place:
         for number in range(0, len(ids), AT_ONCE):
             some = ids[number : number + AT_ONCE]
             adding = (
-                add(self.direct, item_id=one, item_type="noop", spec=spec, first=due)
-                for one in some
+                add(self.direct, New(id=one, type="noop", spec=spec, first=due)) for one in some
             )
             await asyncio.gather(*adding)
 

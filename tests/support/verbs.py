@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.edits import Changed, cancel, edit, pause, remove, resume, run_now, unlock
 from blackboard.rules.transitions import Requested
 from blackboard.spec import Spec
@@ -16,7 +16,7 @@ def says(**said: Any) -> Callable[..., Spec]:
 
 async def add_here(scene: Scene, item_id: str = "davis", **said: Any) -> Changed:
     spec = Spec(**said or {"every": "1h"})
-    return await add(scene.board, item_id=item_id, item_type="feed", spec=spec)
+    return await add(scene.board, New(id=item_id, type="feed", spec=spec))
 
 
 VERBS: dict[str, Callable[[Scene], Awaitable[Changed | Requested]]] = {

@@ -99,15 +99,17 @@ class WebSite:
 
     def add(self, *ids: str, item_type: str = "feed", **said: Any) -> None:
         """Adds items, which run every hour by default."""
-        from blackboard.protocol.additions import add
+        from blackboard.protocol.additions import New, add
 
         async def work() -> None:
             for one in ids:
                 await add(
                     self.board,
-                    item_id=one,
-                    item_type=item_type,
-                    spec=Spec(**said or {"every": "1h"}),
+                    New(
+                        id=one,
+                        type=item_type,
+                        spec=Spec(**said or {"every": "1h"}),
+                    ),
                 )
 
         self.do(work)

@@ -22,7 +22,7 @@ from blackboard.events import BoardEvent
 from blackboard.handlers.handler import Handler, Source, handler, handlers_of
 from blackboard.model import ANNOUNCE_EVERY, Ended, Outcome, Token, replace
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.retention import Retention
 from blackboard.protocol.rows import data_of
@@ -466,7 +466,7 @@ async def add_later(
 ) -> None:
     """Adds an item that is due in so many seconds."""
     first = place.clock.now() + timedelta(seconds=seconds)
-    await add(place.other, item_id=item_id, item_type=item_type, spec=Spec(every="1h"), first=first)
+    await add(place.other, New(id=item_id, type=item_type, spec=Spec(every="1h"), first=first))
 
 
 def ids_of_shard(board: BoardTable, number: int, *, among: int = 100) -> list[str]:

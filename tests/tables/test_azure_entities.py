@@ -12,7 +12,7 @@ from azure.data.tables.aio import TableClient
 
 from blackboard.clock import SystemClock
 from blackboard.model import Item
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.rows import record_of
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge, read
@@ -52,7 +52,7 @@ def test_an_item_is_one_entity_of_plain_typed_properties(
 ) -> None:
     async def story(table: AzureTable, client: TableClient) -> None:
         board = await make_board(table, ManualClock(), seed=1)
-        await add(board, item_id="davis", item_type="feed", spec=SPEC)
+        await add(board, New(id="davis", type="feed", spec=SPEC))
         found = await client.get_entity("town", "item:davis")
         kinds = {name: type(value) for name, value in found.items()}
         assert kinds["item"] is kinds["type"] is kinds["spec"] is kinds["state"] is str
@@ -85,7 +85,7 @@ def test_what_others_add_to_a_row_is_kept(told: Callable[[Story], None]) -> None
 
     async def story(table: AzureTable, client: TableClient) -> None:
         board = await make_board(table, ManualClock(), seed=1)
-        await add(board, item_id="davis", item_type="feed", spec=SPEC)
+        await add(board, New(id="davis", type="feed", spec=SPEC))
         number = UUID(int=7)
         notes: dict[str, Any] = {"note": "call ann", "guid": number, "raw": b"\x00\xff"}
         notes |= {"PartitionKey": "town", "RowKey": "item:davis"}

@@ -12,7 +12,7 @@ import pytest
 
 from blackboard.clock import SystemClock
 from blackboard.model import Lock, Member, Token, replace
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.members import announce, workers
@@ -106,7 +106,7 @@ def test_rows_that_are_not_asked_for_any_more_are_forgotten(
 
 async def claimed(table: Table, clock: ManualClock) -> tuple[BoardTable, Claim]:
     board = await make_board(table, clock)
-    await add(board, item_id="davis", item_type="feed", spec=Spec(every="1h", stale_after="10s"))
+    await add(board, New(id="davis", type="feed", spec=Spec(every="1h", stale_after="10s")))
     due = board.walk(0, until=clock.now())
     tokens = [found async for found in due if isinstance(found, Token)]
     [made] = (await claim(board, tokens, owner="ann:1:a")).claims

@@ -13,7 +13,7 @@ from blackboard.errors import BadRow
 from blackboard.model import Item
 from blackboard.protocol import keys
 from blackboard.protocol.actions import record_action
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_pause import pause_board
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import edit, pause, remove, resume
@@ -572,7 +572,7 @@ def test_a_change_is_waited_for() -> None:
         await snapshot.change(since=seen - 1, within=60)
         waiting = asyncio.create_task(snapshot.change(since=seen, within=60))
         await asyncio.sleep(0)
-        await add(snapshot.board, item_id="x", item_type="feed", spec=Spec(every="1h"))
+        await add(snapshot.board, New(id="x", type="feed", spec=Spec(every="1h")))
         await snapshot.look()
         async with asyncio.timeout(patience(20)):
             await waiting

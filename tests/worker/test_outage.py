@@ -18,7 +18,7 @@ from blackboard.board_worker import WorkerSettings
 from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, LockLost, StoreEvent
 from blackboard.model import Lock, replace
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LOCK
 from blackboard.rules.breaker import SPACING
@@ -131,7 +131,7 @@ class Town:
 
     async def add(self, item_id: str, item_type: str, *, every: str, stale_after: str) -> None:
         spec = Spec(every=every, stale_after=stale_after)
-        await add(self.board, item_id=item_id, item_type=item_type, spec=spec)
+        await add(self.board, New(id=item_id, type=item_type, spec=spec))
 
     async def held(self) -> list[Counter[str]]:
         """How many locks of each type each worker has."""

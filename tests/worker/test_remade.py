@@ -4,7 +4,7 @@ import pytest
 
 from blackboard.events import GroupTrouble, StoreEvent
 from blackboard.model import ANNOUNCE_EVERY
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import BOARD_KEY, group_key, meta_partition, partition
@@ -49,7 +49,7 @@ async def test_a_worker_whose_board_has_other_shards_by_now_ends_and_says_why(
     assert ann.order == ["davis"]
     board = await remake(fleet, shards=4)
     for number in range(8):
-        await add(board, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
+        await add(board, New(id=f"item-{number}", type="feed", spec=Spec(every="1h")))
     await fleet.turn(ANNOUNCE_EVERY + 5)
     assert ann.task.done()
     with pytest.raises(Remade, match=r"made anew with shards: 4, not 1 \(start this program again"):
@@ -112,7 +112,7 @@ async def test_until_it_is_noticed_only_items_that_lie_where_they_should_are_tak
     await table.commit(meta_partition(name), [Delete(BOARD_KEY, ANY)])
     new = await make_board(table, clock, shards=after, name=name)
     for number in range(24):
-        await add(new, item_id=f"item-{number}", item_type="feed", spec=Spec(every="1h"))
+        await add(new, New(id=f"item-{number}", type="feed", spec=Spec(every="1h")))
     seen = [
         found for number in range(before) async for found in old.walk(number, until=clock.now())
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from blackboard.events import SlotSkipped, Walked
 from blackboard.model import ANNOUNCE_EVERY, Lock, Mark, Outcome, Token, replace
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import pause
 from blackboard.protocol.keys import lock_key
@@ -412,9 +412,7 @@ async def test_types_and_settings_that_are_not_ours_are_not_known(place: Workpla
     await all_done(worker, 1)
     later = place.clock.now() + timedelta(minutes=30)
 
-    await add(
-        place.other, item_id="strange", item_type="strange", spec=Spec(every="1h"), first=later
-    )
+    await add(place.other, New(id="strange", type="strange", spec=Spec(every="1h"), first=later))
     await worker.walk()
     assert worker.wake.wishes[-1] == 3600
     place.later(minutes=30)

@@ -15,7 +15,7 @@ from blackboard.emitter import EventEmitter
 from blackboard.events import BoardEvent, RunEnded, RunStarted, Walked
 from blackboard.model import Mark, Outcome, Token
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claim
 from blackboard.protocol.edits import pause, resume
@@ -139,7 +139,7 @@ async def tell(
     for number in range(shards):
         for item_id in ids_of_shard(board, number)[:PER_SHARD]:
             spec = Spec(every=f"{EVERY:g}s", stale_after=f"{LEASE:g}s", timeout=limit)
-            await add(board, item_id=item_id, item_type="feed", spec=spec)
+            await add(board, New(id=item_id, type="feed", spec=spec))
     table = SickTable(clock, contents, trouble)
     events, runner = EventEmitter("me"), FakeRunner(at_once=True)
     worker = assemble(
@@ -254,7 +254,7 @@ def test_a_worker_that_is_to_end_does_although_a_shard_is_slow(mode: Mode, slow:
         board = await board_on(MemoryTable(clock, contents), clock, Settings(), shards=SHARDS)
         items = [ids_of_shard(board, number)[0] for number in range(SHARDS)]
         for item_id in items:
-            await add(board, item_id=item_id, item_type="feed", spec=Spec(every="1h"))
+            await add(board, New(id=item_id, type="feed", spec=Spec(every="1h")))
         (dead,) = await claimed_by_another(board, SICK)
         await pause(board, dead, MARK)
         clock.advance(10)
@@ -359,7 +359,7 @@ async def claimed_by_another(board: BoardTable, *numbers: int) -> list[str]:
         item_id = ids_of_shard(board, number)[PER_SHARD]
         spec = Spec(every="1h", stale_after="3s")
         later = board.clock.now() - timedelta(hours=1)
-        await add(board, item_id=item_id, item_type="feed", spec=spec, first=later)
+        await add(board, New(id=item_id, type="feed", spec=spec, first=later))
         async for token in board.walk(number, until=board.clock.now()):
             if isinstance(token, Token) and token.id == item_id:
                 await claim(board, [token], owner="dead")
@@ -433,7 +433,7 @@ def test_the_locks_of_a_slow_shard_are_read_although_it_has_a_long_backlog(
 
     async def story(place: Town) -> None:
         for item_id in ids_of_shard(place.board, SICK, among=1600)[PER_SHARD:]:
-            await add(place.board, item_id=item_id, item_type="plain", spec=Spec(every="1h"))
+            await add(place.board, New(id=item_id, type="plain", spec=Spec(every="1h")))
         put(place, Trouble(hangs=hangs), place.board.shard(SICK))
         place.table.locks_asked.clear()
         begun = place.clock.monotonic()

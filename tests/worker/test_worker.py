@@ -10,7 +10,7 @@ import pytest
 from blackboard.events import RunEnded, RunLogged, RunStarted, StoreEvent, WorkerStopping
 from blackboard.model import Outcome
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.edits import edit, pause, run_now
 from blackboard.protocol.members import workers
 from blackboard.protocol.retention import Retention
@@ -601,9 +601,9 @@ async def slow_claim(place: Workplace, *, slots: int, put_back: bool) -> None:
     board = await board_on(table, place.clock, place.settings, shards=2)
     slow, quick = (ids_of_shard(board, number)[0] for number in range(2))
     spec = Spec(every="1h", stale_after="1h")
-    await add(board, item_id=slow, item_type="feed", spec=spec)
+    await add(board, New(id=slow, type="feed", spec=spec))
     place.later(seconds=2)
-    await add(board, item_id=quick, item_type="feed", spec=spec)
+    await add(board, New(id=quick, type="feed", spec=spec))
     sent, gate, hanging = table.commit, asyncio.Event(), asyncio.Event()
 
     async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from blackboard.model import Ended, Item, Mark, Outcome, Token
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim, override, renew
 from blackboard.protocol.edits import cancel, edit, pause, remove, resume, run_now, unlock
@@ -36,7 +36,7 @@ class Told:
         spec = Spec(every="1h", retries=1)
         # Asked again after a lost answer, an item that is there was added by us.
         if (item := await self.board.item(name)) is None or item.state.value == "removed":
-            await add(self.board, item_id=name, item_type="feed", spec=spec)
+            await add(self.board, New(id=name, type="feed", spec=spec))
 
     async def claim(self, name: str) -> None:
         until = await self.board.table.now() + ALL_DAY

@@ -18,7 +18,7 @@ from blackboard.errors import BlackboardError
 from blackboard.events import ItemLeftAlone
 from blackboard.model import Item, Outcome, State, Token
 from blackboard.protocol import keys
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, remove, run_now
@@ -88,7 +88,7 @@ class Harmed:
     async def _add(self, name: str) -> None:
         spec = CRON if name.startswith("cron") else SPEC
         item_type = "plain" if name.startswith("plain") else "feed"
-        await add(self.board, item_id=name, item_type=item_type, spec=spec)
+        await add(self.board, New(id=name, type=item_type, spec=spec))
 
     async def _live(self, token: Token, life: str) -> None:
         place, board, name = self.place, self.board, token.id

@@ -28,7 +28,7 @@ from blackboard.assembly import new_worker
 from blackboard.board_worker import BoardWorker
 from blackboard.cli import called
 from blackboard.model import Token
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.claims import claim
 from blackboard.protocol.releases import release
 from blackboard.spec import Spec
@@ -119,7 +119,7 @@ async def fill(path: Path) -> None:
     for number in range(ITEMS):
         text = "x" * (9_000 if number % 10 == 0 else 200)
         spec = Spec(every="1h", params={"text": text})
-        await add(board, item_id=f"item-{number:02}", item_type="feed", spec=spec)
+        await add(board, New(id=f"item-{number:02}", type="feed", spec=spec))
     due = board.walk(0, until=await table.now())
     tokens = [found async for found in due if isinstance(found, Token)]
     answer = await claim(board, tokens, owner="me")

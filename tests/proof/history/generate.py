@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blackboard.clock import Clock
-from blackboard.protocol.additions import add
+from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.spec import Spec
 from blackboard.table import Table
@@ -71,7 +71,7 @@ async def prepare(table: Table, clock: Clock, making: Making) -> None:
         resolve=settings_of,
     )
     for number in range(making.habits.keys):
-        await add(board, item_id=f"item-{number}", item_type=TYPE, spec=OFTEN)
+        await add(board, New(id=f"item-{number}", type=TYPE, spec=OFTEN))
 
 
 async def clients_of(

@@ -248,7 +248,7 @@ class World:
                 case "add":
                     spec = self.random.choice(SPECS)
                     await additions.add(
-                        self.admin, item_id=name, item_type=TYPES_OF[name], spec=spec
+                        self.admin, additions.New(id=name, type=TYPES_OF[name], spec=spec)
                     )
                 case "edit":
                     spec = self.random.choice(SPECS)
