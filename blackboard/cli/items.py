@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
+from msgspec import UNSET
 
 from blackboard.board import mark_now
 from blackboard.cli import many
@@ -211,7 +212,9 @@ def edit_command(
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")
     if item_type is not None:
         check_type(item_type)
-    value = parse_value(checkpoint, "checkpoint") if checkpoint else None
+    value: Any = UNSET
+    if checkpoint is not None:
+        value = parse_value(checkpoint, "checkpoint") if checkpoint else None
     parse_pairs(pairs)
     parse_keys(unset)
     session = Session.start(chosen).with_defaults(changes=True)
@@ -222,7 +225,6 @@ def edit_command(
         pairs=pairs,
         unset=unset,
         first=first,
-        has_checkpoint=checkpoint is not None,
         checkpoint=value,
         now=SystemClock().now(),
     )
@@ -241,9 +243,8 @@ class _Edit:
     pairs: Sequence[str]
     unset: Sequence[str]
     first: str | None
-    has_checkpoint: bool
-    """Whether an item gets another checkpoint, or none any more."""
     checkpoint: Any
+    """Where the next run of an item goes on; None: at the start; UNSET: where it went on before."""
     now: datetime
     """The time of this host, and of the store as soon as that was asked."""
 
@@ -302,8 +303,9 @@ class _Edit:
 
     def _checkpoint(self, board: BoardTable) -> str | None:
         """The checkpoint as a row has it; None: an item keeps its own. Raises BadInput."""
-        text = checkpoint_text(self.checkpoint, limit=board.table.max_value)
-        return text if self.has_checkpoint else None
+        if self.checkpoint is UNSET:
+            return None
+        return checkpoint_text(self.checkpoint, limit=board.table.max_value)
 
 
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
