@@ -244,21 +244,23 @@ def last_lines(output: str) -> str:
 
 
 def _words(notice: Notice, *, at: datetime) -> str:
-    if notice.event is NoticeKind.OVERDUE:
-        return f"is overdue: ready for {_span(at - notice.ready)} and not started"
-    if notice.event is NoticeKind.FAILED:
-        how = "" if notice.outcome == Outcome.FAILED.value else f" ({notice.outcome})"
-        times = f", {notice.failures:,} times in a row" if notice.failures > 1 else ""
-        error = first_line(notice.error)
-        return f"failed{how}{times}" + (f": {error}" if error else "")
-    if notice.event is NoticeKind.WARNED:
-        return f"warns: {notice.error}"
-    if notice.event is NoticeKind.CLOCK:
-        return notice.error
-    if notice.failures:
-        return f"recovered after {plural(notice.failures, 'failure')}"
-    late = f", {_span(notice.start - notice.ready)} late" if notice.start else ""
-    return f"recovered{late}"
+    match notice.event:
+        case NoticeKind.OVERDUE:
+            return f"is overdue: ready for {_span(at - notice.ready)} and not started"
+        case NoticeKind.FAILED:
+            how = "" if notice.outcome == Outcome.FAILED.value else f" ({notice.outcome})"
+            times = f", {notice.failures:,} times in a row" if notice.failures > 1 else ""
+            error = first_line(notice.error)
+            return f"failed{how}{times}" + (f": {error}" if error else "")
+        case NoticeKind.WARNED:
+            return f"warns: {notice.error}"
+        case NoticeKind.CLOCK:
+            return notice.error
+        case NoticeKind.RECOVERED if notice.failures:
+            return f"recovered after {plural(notice.failures, 'failure')}"
+        case NoticeKind.RECOVERED:
+            late = f", {_span(notice.start - notice.ready)} late" if notice.start else ""
+            return f"recovered{late}"
 
 
 def _line(words: str, end: str) -> str:
@@ -295,18 +297,29 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
     if item is None or item.is_paused:
         return None
     notice = replace(notice, labels=board.labels(item))
-    if notice.event is NoticeKind.RECOVERED:
-        return None if item.failures else notice
-    if notice.event is NoticeKind.CLOCK:
-        return notice
-    if notice.event is NoticeKind.WARNED:
-        error = notice.error or cut_middle("; ".join(item.warnings), LONGEST_ERROR)
-        return replace(notice, error=error)
-    if notice.event is NoticeKind.OVERDUE:
-        if not item.waits or item.ready != notice.ready:
-            return None
-        outcome = item.outcome.value if item.outcome else ""
-        return replace(notice, outcome=outcome, error=item.error, start=item.start, stop=item.stop)
+    match notice.event:
+        case NoticeKind.RECOVERED:
+            return None if item.failures else notice
+        case NoticeKind.CLOCK:
+            return notice
+        case NoticeKind.WARNED:
+            error = notice.error or cut_middle("; ".join(item.warnings), LONGEST_ERROR)
+            return replace(notice, error=error)
+        case NoticeKind.OVERDUE:
+            return _still_overdue(item, notice)
+        case NoticeKind.FAILED:
+            return _still_failed(item, notice)
+
+
+def _still_overdue(item: Item, notice: Notice) -> Notice | None:
+    if not item.waits or item.ready != notice.ready:
+        return None
+    outcome = item.outcome.value if item.outcome else ""
+    return replace(notice, outcome=outcome, error=item.error, start=item.start, stop=item.stop)
+
+
+def _still_failed(item: Item, notice: Notice) -> Notice | None:
+    """A notice without the end of a run is of a lock that was freed: the item says when it was."""
     if not item.failures or item.attempt > 1:
         return None
     if notice.stop is not None:
