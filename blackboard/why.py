@@ -168,9 +168,8 @@ def _headline(status: ItemStatus, move: Move, facts: Circumstances) -> str:
     elif move in {Move.SKIP, Move.PUT_OFF}:
         state = MOVES[move]
     elif status.overdue:
-        state = (
-            f"has been ready for {phrases.span((facts.now - item.ready).total_seconds())}: overdue"
-        )
+        waited = (facts.now - item.ready).total_seconds()
+        state = f"has been ready for {phrases.span(waited)}: overdue"
     elif item.ready <= facts.now:
         state = MOVES[Move.RUN]
     else:
@@ -248,13 +247,11 @@ def _due(item: Item, facts: Circumstances) -> str:
     elif isinstance(schedule, Every) and item.start + schedule.interval == item.slot:
         text += f": it last started at {phrases.exactly(item.start, facts.now)}"
     if item.ready > item.slot:
-        text += (
-            f"; it may start{_delayed_by(item, facts)} at {phrases.exactly(item.ready, facts.now)}"
-        )
+        ready = phrases.exactly(item.ready, facts.now)
+        text += f"; it may start{_delayed_by(item, facts)} at {ready}"
     if earlier := _earlier_schedule(item, facts):
-        text += (
-            f". It was planned by its earlier schedule, {earlier}; the new one counts from then on"
-        )
+        text += f". It was planned by its earlier schedule, {earlier}; "
+        text += "the new one counts from then on"
     return text
 
 
@@ -308,29 +305,35 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
     if held := facts.permitted + facts.permit_rows:
-        runs = phrases.plural(len(held), "run")
-        concurrency = facts.settings.concurrency
-        apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
-        until = (
-            f"ends, or {phrases.span(LEASE)} after its worker has died"
-            if facts.permitted
-            else "is gone"
-            if facts.is_newer_permit
-            else "is free"
-        )
-        words = f"held by {phrases.some(held, MOST_OCCUPANTS)}; it starts when one of them {until}"
-        return f"{item.type} has {runs}{apart} at a time on the whole board: {words}"
+        return _held_by_limit(item, held, facts)
     if facts.occupants:
         shown = phrases.some(facts.occupants, MOST_OCCUPANTS)
         which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
         return f"{which} are full: held by {shown}; it starts when one of them ends"
-    which = f"any worker that takes {item.type}"
-    if facts.takers == 1:
-        which = f"the one worker that takes {item.type}, last seen {phrases.last_seen(facts.seen)},"
-    elif facts.takers is not None:
-        which = f"any of the {facts.takers} workers that take {item.type}"
     when = "in its next walk" if move is Move.RUN else "then"
-    return f"{which} starts it {when}, as soon as it has a free slot"
+    return f"{_takers(item, facts)} starts it {when}, as soon as it has a free slot"
+
+
+def _held_by_limit(item: Item, held: Sequence[str], facts: Circumstances) -> str:
+    """What holds the places of a type whose runs are limited on the board, and until when."""
+    concurrency = facts.settings.concurrency if facts.settings else None
+    apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
+    if facts.permitted:
+        until = f"ends, or {phrases.span(LEASE)} after its worker has died"
+    else:
+        until = "is gone" if facts.is_newer_permit else "is free"
+    limit = f"{item.type} has {phrases.plural(len(held), 'run')}{apart} at a time"
+    holders = phrases.some(held, MOST_OCCUPANTS)
+    return f"{limit} on the whole board: held by {holders}; it starts when one of them {until}"
+
+
+def _takers(item: Item, facts: Circumstances) -> str:
+    """Which workers may start an item; where they were not read, any that takes its type."""
+    if facts.takers is None:
+        return f"any worker that takes {item.type}"
+    if facts.takers == 1:
+        return f"the one worker that takes {item.type}, last seen {phrases.last_seen(facts.seen)},"
+    return f"any of the {facts.takers} workers that take {item.type}"
 
 
 # ---- while it runs
@@ -369,11 +372,9 @@ def _progress(lock: Lock) -> str:
 
 
 def _silence(status: ItemStatus) -> str:
-    return (
-        ""
-        if status.silent is None
-        else f"last seen {phrases.last_seen(status.silent)}: it has probably died"
-    )
+    if status.silent is None:
+        return ""
+    return f"last seen {phrases.last_seen(status.silent)}: it has probably died"
 
 
 def _lock(status: ItemStatus, facts: Circumstances) -> str:
