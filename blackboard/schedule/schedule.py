@@ -180,42 +180,66 @@ def slots_after(schedule: Schedule, after: datetime) -> Iterator[datetime]:
         if slot is not None and after < slot <= until:
             yield slot
         return
-    slots = _in_no_window if schedule.limits.windows else _unlimited
-    yield from takewhile(until.__ge__, slots(schedule, after))
+    if not schedule.limits.windows:
+        slots = _unlimited(schedule, after)
+    elif isinstance(schedule, Every):
+        slots = _put_off(schedule, after)
+    else:
+        slots = _outside(schedule, after)
+    yield from takewhile(until.__ge__, slots)
+
+
+def _put_off(schedule: Every, after: datetime) -> Iterator[datetime]:
+    """The slots of an `every`: one in a window comes when that ends. The next counts from it."""
+    while not _is_in_vain(schedule, after):
+        slot = next(_unlimited(schedule, after), None)
+        end = None if slot is None else opens(schedule, slot)
+        if end is None:
+            _found_none(schedule, after, until=slot)
+            return
+        yield end
+        after = end
+
+
+def _outside(schedule: Cron | RRule, after: datetime) -> Iterator[datetime]:
+    """The slots that are in no window. Behind each window they are searched for anew."""
+    slots: Iterator[datetime] | None = None
+    while not _is_in_vain(schedule, after):
+        slots = slots or _unlimited(schedule, after)
+        first = slot = next(slots, None)
+        windows = 0
+        while first and slot and (end := opens(schedule, slot)) != slot:
+            windows += 1
+            if end is None or windows == MOST_WINDOWS or slot - first > LONGEST_SEARCH:
+                _found_none(schedule, after, until=slot)
+                return
+            slots = _unlimited(schedule, end - _INSTANT)
+            slot = next(slots, None)
+        if slot is None:
+            _found_none(schedule, after, until=None)
+            return
+        yield slot
+        after = slot
 
 
 _IN_VAIN: dict[Schedule, tuple[datetime, datetime]] = {}
-"""The start and the end of the last search that found no slot, by schedule."""
+"""The start and the end of the last search that found no slot, by schedule: it takes a second, and
+is not made again from the times that it went through."""
 _MOST_IN_VAIN = 1024
 """The number of schedules at which `_IN_VAIN` is emptied."""
 
 
-def _in_no_window(schedule: Every | Cron | RRule, after: datetime) -> Iterator[datetime]:
-    """The slots later than `after` that are in no window. A search that finds none takes a second,
-    and is not made again from the times that it went through.
-    """
-    is_every, began = isinstance(schedule, Every), after
-    slots, slot, first, windows = None, None, _END, 0
-    while windows < MOST_WINDOWS:
-        searched = None if windows else _IN_VAIN.get(schedule)
-        if searched and searched[0] <= began < searched[1]:
-            return
-        slots = slots or _unlimited(schedule, after)
-        slot = next(slots, None)
-        if slot is None or (end := opens(schedule, slot)) is None:
-            break
-        if end != slot:
-            slots, after = None, end if is_every else end - _INSTANT
-        if end != slot and not is_every:
-            first, windows = min(first, slot), windows + 1
-            if slot - first > LONGEST_SEARCH:
-                break
-            continue
-        yield end
-        began, first, windows = end, _END, 0
+def _is_in_vain(schedule: Schedule, after: datetime) -> bool:
+    """Whether a search that found no slot has gone through the time `after`."""
+    begin, end = _IN_VAIN.get(schedule, (_END, _END))
+    return begin <= after < end
+
+
+def _found_none(schedule: Schedule, after: datetime, *, until: datetime | None) -> None:
+    """Notes a search from `after` on that found no slot; None: there are no more times."""
     if len(_IN_VAIN) >= _MOST_IN_VAIN:
         _IN_VAIN.clear()
-    _IN_VAIN[schedule] = began, slot or _END
+    _IN_VAIN[schedule] = after, until or _END
 
 
 def next_due(schedule: Schedule, after: datetime) -> datetime | None:
