@@ -259,34 +259,41 @@ async def edit(
         check_held(board.name, after, item_type=item_type, before=before)
         spec = rewrite_spec(item.spec, after)
         check_ended(item, item_type=item_type, checkpoint=checkpoint)
-        is_same = item_type in {None, item.type}
-        if item_type is not None and not is_same:
-            item = replace(item, type=item_type, checkpoint="")
-        known = item if is_same else replace(item, schedule="")  # which is of the other type
-        is_planned_anew = bool(first) or not is_same or _says_when(before) != _says_when(after)
-        settings = _settings_if(board, known, spec, needed=is_planned_anew)
-        if settings and not is_same:
-            check_no_pump(board.name, item.type, settings)
-        by_other = settings and (settings.text, settings.timezone)
-        is_other = by_other not in {None, (item.schedule, item.timezone)}
-        kept = item.checkpoint if checkpoint is None else checkpoint
-        by = item.declared_by if declared_by is None else declared_by
-        same = (spec, kept, by) == (item.spec, item.checkpoint, item.declared_by)
-        when = first(settings) if first and settings else None
-        if when is not None:
-            check_never_ran(item)
-            is_there = whole_milliseconds(when) == item.first == item.planned
-            when = None if is_there and not is_other else when
-        if is_same and same and not is_other and when is None:
-            return None
-        item = replace(item, spec=spec, declared_by=by)
-        if settings and is_other:
-            item = rescheduled(item, settings=settings, now=now)
-        if settings and when is not None:
-            item = first_moved(item, when, settings=settings, now=now)
-        return item if checkpoint is None else replace(item, checkpoint=checkpoint)
+        edited, planned = replace(item, spec=spec), item
+        if declared_by is not None:
+            edited = replace(edited, declared_by=declared_by)
+        of_type = item_type or item.type
+        has_other_type = of_type != item.type
+        if has_other_type:
+            edited = replace(edited, type=of_type, checkpoint="")
+            planned = replace(item, type=of_type, schedule="")  # its own is of the type before
+        is_needed = bool(first) or has_other_type or _says_when(before) != _says_when(after)
+        settings = _settings_if(board, planned, spec, needed=is_needed)
+        if settings is not None:
+            if has_other_type:
+                check_no_pump(board.name, of_type, settings)
+            named = first(settings) if first else None
+            edited = _planned_by(settings, edited, first=named, now=now)
+        if checkpoint is not None:
+            edited = replace(edited, checkpoint=checkpoint)
+        return None if edited == item else edited
 
     return await change_item(board, item_id, build, write=change_ops)
+
+
+def _planned_by(
+    settings: RunSettings, item: Item, *, first: datetime | None, now: datetime
+) -> Item:
+    """An edited item under the schedule of its settings, where its row has another one, and with
+    the `first` time that was named. Raises BadInput where one was, and the item has run.
+    """
+    if first is not None:
+        check_never_ran(item)
+    has_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
+    after = rescheduled(item, settings=settings, now=now) if has_other else item
+    if first is None or (not has_other and whole_milliseconds(first) == item.first == item.planned):
+        return after
+    return first_moved(after, first, settings=settings, now=now)
 
 
 def _says_when(spec: Spec) -> list[Any]:
