@@ -138,16 +138,9 @@ async def take(
             return taken
         if not tries_left:
             break
-        by_number = {row.number: row for row in rows}
-        held = {row.number for row in rows if not row.is_stale}
-        left = max(limit.most - sum(not row.is_stale for row in rows), 0)
-        free = [number for number in range(limit.most) if number not in held][:left]
-        # Begins at a random one: workers that take some at the same time collide less.
-        first = int(board.chance.fraction() * len(free))
-        numbers = (free[first:] + free[:first])[: min(len(items), board.table.max_rows)]
+        numbers = _free_numbers(board, limit, rows, most=len(items))
         if not numbers:
-            return []
-        items_by_number = dict(zip(numbers, items, strict=False))
+            break
         since, sent = await board.table.now(), board.clock.monotonic()
         permits = [
             HeldPermit(
@@ -163,19 +156,31 @@ async def take(
                 ),
                 sent,
             )
-            for number, item_id in items_by_number.items()
+            for number, item_id in zip(numbers, items, strict=False)
         ]
+        by_number = {row.number: row for row in rows}
+        ops = [_taking(held, by_number.get(held.permit.number)) for held in permits]
         try:
-            etags = await board.table.commit(
-                _partition(board),
-                [_taking(held, by_number.get(held.permit.number)) for held in permits],
-            )
+            etags = await board.table.commit(_partition(board), ops)
         except Conflict:
             continue
         except Unknown:
             return await _landed(board, permits)
         return [_with_etag(held, etag) for held, etag in zip(permits, etags, strict=True)]
     return []
+
+
+def _free_numbers(
+    board: BoardTable, limit: Limit, rows: Sequence[PermitRow], *, most: int
+) -> list[int]:
+    """The numbers of permits that are left, as many as one batch takes and `most` at the most. The
+    first is drawn: so workers that take some at the same time collide less.
+    """
+    held = [row.number for row in rows if not row.is_stale]  # a damaged one has the number -1
+    free = sorted(set(range(limit.most)).difference(held))
+    left = free[: max(limit.most - len(held), 0)]
+    first = int(board.chance.fraction() * len(left))
+    return (left[first:] + left[:first])[: min(most, board.table.max_rows)]
 
 
 def _taken(permits: Sequence[HeldPermit], rows: Sequence[PermitRow]) -> list[HeldPermit]:
@@ -249,11 +254,13 @@ async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[Held
     by_key = {held.key: held for held in permits}
     nonces = {key: held.permit.nonce for key, held in by_key.items()}
     rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
-    held_by_key = {
-        key: HeldPermit(by_key[key].permit, sent_in(row, before=by_key[key].sent, now=now))
+    return [
+        HeldPermit(
+            replace(by_key[key].permit, etag=row.etag),
+            sent_in(row, before=by_key[key].sent, now=now),
+        )
         for key, row in rows.items()
-    }
-    return [_with_etag(held_by_key[key], row.etag) for key, row in rows.items()]
+    ]
 
 
 def _with_etag(held: HeldPermit, etag: str) -> HeldPermit:
