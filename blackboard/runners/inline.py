@@ -173,12 +173,10 @@ class _InlineRun:
             self._timer.cancel()
         if self._verdict is not None:
             self._end(self._verdict)
+        elif task.cancelled() and self._began:
+            self._end(Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task"))
         elif task.cancelled():
-            self._end(
-                Ended(outcome=Outcome.FAILED, error="the handler cancelled its own task")
-                if self._began
-                else Ended(outcome=Outcome.CANCELLED, error="cancelled before it began")
-            )
+            self._end(Ended(outcome=Outcome.CANCELLED, error="cancelled before it began"))
         elif (problem := task.exception()) is not None:
             self._end(ended_by(problem, self._mask))
         else:
