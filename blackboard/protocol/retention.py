@@ -182,10 +182,7 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
         async for item in board.items_and_tombstones(number, pause=pause):
             if is_expired(item, retention=retention, now=now):
                 expired.append(item)
-            elif not (
-                has_one_young_run(item, retention=retention, now=now)
-                or prunes_itself(item, retention=retention, now=now)
-            ) and await histories.has(item.id):
+            elif needs_pruning(item, retention=retention, now=now) and await histories.has(item.id):
                 runs = await prune(board, item.id, retention=retention, rests=rests)
                 done += Pruned(runs=runs)
             if len(expired) == board.table.max_rows:
@@ -197,8 +194,8 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 
 @dataclass(slots=True)
 class _Histories:
-    """Tells which items of a shard have a history, asked in the order of their keys: one request
-    tells it of all items up to the next one that has.
+    """Finds out which items of a shard have a history, asked in the order of their keys. One
+    request answers that for all items up to the next one that has.
     """
 
     _board: BoardTable
@@ -313,6 +310,12 @@ async def _first_run(board: BoardTable, shard: int, key: str) -> Row | None:
     async for row in board.table.scan(board.shard(shard), key, keys.end_of(keys.RUN), 1):
         return row
     return None
+
+
+def needs_pruning(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether an item may have runs that are not kept, and that no release prunes in time."""
+    is_short = has_one_young_run(item, retention=retention, now=now)
+    return not is_short and not prunes_itself(item, retention=retention, now=now)
 
 
 def has_one_young_run(item: Item, *, retention: Retention, now: datetime) -> bool:
