@@ -445,18 +445,17 @@ def _requested_before(item: Item, name: str) -> Requested:
 
 def _check_room(item: Item, *, limit: int) -> None:
     """Refuses a request that the item's queue has no room for."""
-    waiting = len(item.requests)
-    size = units(str(data_of(item)["requests"]))
-    if waiting > LONGEST_QUEUE or size > limit:
-        problem = (
-            f"{waiting - 1} runs wait already, the most there may be"
-            if waiting > LONGEST_QUEUE
-            else f"the requests that wait would take {size:,} characters of {limit:,}"
-        )
-        raise BlackboardError(
-            f"{item.id} cannot be asked to run once more: {problem}. Ask again when some have run "
-            "(`why` counts them)"
-        )
+    waiting, size = len(item.requests), units(str(data_of(item)["requests"]))
+    if waiting > LONGEST_QUEUE:
+        problem = f"{waiting - 1} runs wait already, the most there may be"
+    elif size > limit:
+        problem = f"the requests that wait would take {size:,} characters of {limit:,}"
+    else:
+        return
+    raise BlackboardError(
+        f"{item.id} cannot be asked to run once more: {problem}. Ask again when some have run "
+        "(`why` counts them)"
+    )
 
 
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
