@@ -303,10 +303,9 @@ async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding
     for _ in range(LOOKS):
         if len(paused) in {0, board.shards}:
             return []
-        shards = range(board.shards)
         again = [
             shard
-            for shard in shards
+            for shard in range(board.shards)
             if await read(board.table, board.shard(shard), keys.MAINTENANCE)
         ]
         if again == paused:
