@@ -9,7 +9,7 @@ those in a state. With `exact` every argument is an id.
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 
@@ -163,18 +163,14 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
         """The first `limit` items that match. On a large board no others are read, where their keys
         can be computed; the summary then has the numbers of the board's statistics.
         """
-        counted = await self._counted(board)
-        few = None if counted is None else await self._few(board, counted, limit)
-        if counted is not None and few is not None:
-            items, left = few
-            read = await read_status(board, items, overdue_after=self.overdue)
-            shown, total = self.chosen(read.statuses), counted.items
+        few = await self._few(board, limit)
+        if few is not None:
+            read = await read_status(board, few.items, overdue_after=self.overdue)
+            shown, left = self.chosen(read.statuses), few.left
+            counted, total = few.counted, few.counted.items
         else:
             read = await read_selected(
-                board,
-                self.ids,
-                exact=self.exact,
-                overdue_after=self.overdue,
+                board, self.ids, exact=self.exact, overdue_after=self.overdue
             )
             chosen = self.chosen(read.statuses)
             for word in self.words:
@@ -205,10 +201,11 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             return None
         return await statistics_if_large(board)
 
-    async def _few(
-        self, board: BoardTable, counted: Statistics, limit: int | None
-    ) -> tuple[list[Item], int] | None:
-        """The items to read of a large board, and how many more match; None: all of them."""
+    async def _few(self, board: BoardTable, limit: int | None) -> "_Few | None":
+        """The items to read of a large board; None: all of them."""
+        counted = await self._counted(board)
+        if counted is None:
+            return None
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
             ids = sorted({row.id async for row in self._held_or_late(board)})
             if len(ids[:limit]) > ONE_BY_ONE:
@@ -217,13 +214,14 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
                 items = [await board.item(item_id) for item_id in ids[:limit]]
             except BadRow:
                 return None  # to read all passes over it, and says so
-            return [item for item in items if item is not None], len(ids) - len(items)
+            there = [item for item in items if item is not None]
+            return _Few(there, len(ids) - len(items), counted)
         if self.states or self.types or limit is None or limit >= counted.items:
             return None
         first = await first_items(board, limit)
         if len(first) < limit:
             return None  # the board has lost items since they were counted
-        return first, counted.items - limit
+        return _Few(first, counted.items - limit, counted)
 
     async def _held_or_late(self, board: BoardTable) -> AsyncIterator[Lock | Token]:
         """The locks and the tokens of the items that are in one of the states."""
@@ -251,6 +249,15 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             and (not self.states or any(status.has(state) for state in self.states))
         ]
         return in_order(chosen, SORTS[self.sort], reverse=self.reverse)
+
+
+class _Few(NamedTuple):
+    """The items of a large board that are read."""
+
+    items: list[Item]
+    left: int
+    """How many more match."""
+    counted: Statistics
 
 
 def _has_word(board: BoardTable, item: Item, word: str) -> bool:
