@@ -12,6 +12,8 @@ from blackboard.rules.transitions import FAILING
 
 WIDTH = 1000.0
 """Of a picture, in units of its own."""
+BARS_HEIGHT = 90.0
+"""Of the picture of an item's runs; `item.html` and the style sheet have it, too."""
 LEAST_BAR = 2.0
 """A shorter run is drawn as long as this."""
 LANE, LANE_GAP, ROW_GAP = 6.0, 2.0, 8.0
@@ -50,19 +52,19 @@ class Bar:
 # ---- the durations of an item's runs
 
 
-def duration_bars(runs: Sequence[Run], *, height: float) -> list[Bar]:
+def duration_bars(runs: Sequence[Run]) -> list[Bar]:
     """The newest last; as high as they took, the longest as high as the picture."""
     longest = max((run.duration for run in runs), default=0.0) or 1.0
     step = WIDTH / max(len(runs), 20)
     bars = []
     for place, run in enumerate(reversed(runs)):
-        size = max(run.duration / longest * height, LEAST_BAR)
+        size = max(run.duration / longest * BARS_HEIGHT, LEAST_BAR)
         outcome, style = run_outcome(run)
         bars.append(
             Bar(
                 x=round(place * step, 2),
                 width=round(step * 0.8, 2),
-                y=round(height - size, 2),
+                y=round(BARS_HEIGHT - size, 2),
                 height=round(size, 2),
                 style=style.value or "plain",
                 fence=run.fence,

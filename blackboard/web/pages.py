@@ -155,7 +155,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "done": done,
             "runs": runs,
             "slow_from": slow_from,
-            "bars": duration_bars(runs, height=90.0),
+            "bars": duration_bars(runs),
             "spark": sparkline([run.lag for run in reversed(runs)], width=120, height=24),
             "numbers": numbers_of(runs),
         },

@@ -214,13 +214,13 @@ def test_the_style_sheet_has_the_height_of_each_row() -> None:
 
 
 def test_bars_of_durations() -> None:
-    bars = duration_bars([run(took=5, fence=2), run(took=10, fence=1)], height=90)
+    bars = duration_bars([run(took=5, fence=2), run(took=10, fence=1)])
     assert [(one.fence, one.height, one.y) for one in bars] == [(1, 90.0, 0.0), (2, 45.0, 45.0)]
     assert bars[0].x < bars[1].x
-    assert duration_bars([], height=90) == []
-    (still,) = duration_bars([run(took=0)], height=90)
+    assert duration_bars([]) == []
+    (still,) = duration_bars([run(took=0)])
     assert still.height == LEAST_BAR
-    wide = duration_bars([run()] * 100, height=90)
+    wide = duration_bars([run()] * 100)
     assert wide[-1].x + wide[-1].width <= WIDTH
 
 
