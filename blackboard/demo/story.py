@@ -84,9 +84,6 @@ async def play(
 
 @dataclass(slots=True, kw_only=True)
 class _Story(Story):
-    limit: float = 180.0
-    """Seconds. It takes half a minute; several times that on a machine that is busy."""
-
     async def play(self) -> tuple[str, BoardStatus]:
         """All acts; returns a town that was taken over, and the board at the end."""
         self._a_board()
