@@ -17,7 +17,7 @@ from blackboard.protocol.rows import version_of
 from blackboard.protocol.status import read_status
 from blackboard.rules.groups import Partition, PartitionState, judged
 from blackboard.schedule.times import LONGEST, format_duration, parse_duration
-from blackboard.spec import OF_ITS_TIMES, SHORTEST_LEASE, RunSettings, Spec
+from blackboard.spec import INTERVAL, OF_ITS_TIMES, SHORTEST_LEASE, RunSettings, Spec
 from blackboard.table import Row
 
 ELECTION_EVERY = "1s"
@@ -189,15 +189,15 @@ def check_held(
         for name in OF_ITS_TIMES
         if getattr(spec, name) not in (getattr(usual, name), getattr(before or Spec(), name))
     ]
-    for name in sorted(wrong, key=lambda field: not getattr(spec, field)):  # what was said first
+    if wrong:
+        name = min(wrong, key=lambda field: not getattr(spec, field))  # one that was set, if any
         none = "time limit" if name == "timeout" else "schedule"
         raise BadInput(name, f"{which} held, and have no {none}", f"leave out {name}")
-    if group == keys.LEADERS and spec.stale_after not in {
-        (before or usual).stale_after,
-        "interval",
-    }:
-        check_election_lease(parse_duration(spec.stale_after or "", "stale_after"), "stale_after")
-    if group != keys.LEADERS and item_type not in {None, group}:
+    if group == keys.LEADERS:
+        lease = spec.stale_after
+        if lease not in {(before or usual).stale_after, INTERVAL}:
+            check_election_lease(parse_duration(lease or "", "stale_after"), "stale_after")
+    elif item_type not in {None, group}:
         raise BadInput("type", f"{which} of the type {group}", "leave it")
 
 
@@ -235,9 +235,8 @@ def is_group(row: Row) -> bool:
 def lease_of(group: Row) -> float | None:
     """The lease in a group's row, in seconds; None: it has none that is valid."""
     lease = group.data.get("lease")
-    if type(lease) not in (int, float):
+    if isinstance(lease, bool) or not isinstance(lease, int | float):
         return None
-    assert isinstance(lease, int | float)
     return float(lease) if 0 < lease <= LONGEST.total_seconds() else None
 
 
@@ -271,6 +270,6 @@ def board_trouble(row: Row, partition: str) -> str:
     shards = row.data.get("shards")
     if type(shards) is int and shards > 1:
         return f"{where} says {shards} shards, not 1 (delete it: it is made anew)"
-    is_right = shards == 1 and type(shards) is int
-    wrong = "shards" if not is_right else "" if version else "version"
-    return f"{where} has no good {wrong} (delete it: it is made anew)" if wrong else ""
+    if type(shards) is not int or shards != 1:
+        return f"{where} has no good shards (delete it: it is made anew)"
+    return "" if version else f"{where} has no good version (delete it: it is made anew)"
