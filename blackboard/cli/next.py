@@ -156,17 +156,19 @@ async def _of_board(
         now = await board.table.now()
 
         def coming(item: Item) -> Iterator[_Coming]:
-            is_untold = not item.running and item.ready > max(now, after or now)
-            if is_untold:
+            """The runs of an item. Its ready time comes first: beyond that most are not read."""
+            waits = not item.running and item.ready > max(now, after or now)
+            if waits:
                 yield _Coming(item.ready, item, is_run=False)
+            has_runs = False
             try:
                 settings = _settings_on(board, item)
                 for moment in _upcoming(item, settings, now=now, after=after):
                     yield _Coming(moment, item)
-                    is_untold = False
+                    has_runs = True
             except BlackboardError as problem:
                 problems[item.id] = f"{problem}; its next runs are left out"
-                if is_untold:
+                if waits and not has_runs:
                     yield _Coming(item.ready, item)
 
         def first_of(items: Sequence[Item]) -> list[_Coming]:
