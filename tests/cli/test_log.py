@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -403,31 +403,62 @@ def test_runs_are_followed_as_they_end(towns: CommandLine, form: list[str]) -> N
     assert "no calendar" in lines[3]
 
 
-@pytest.mark.not_on_azurite("a file says whether it was written")
-def test_the_items_of_a_quiet_board_are_not_read_while_runs_are_followed(
-    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    readings: list[int] = []
-    looks = 0
+class Looks:
+    """The looks of `log --follow`, of which Ctrl-C comes after the `last`. After some others
+    something is done, as `after` says by their numbers. The host's monotonic clock is `ahead` by so
+    many seconds after that look, its wall clock by an `offset`.
+    """
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *,
+        last: int,
+        after: Mapping[int, Callable[[], object]],
+        ahead: Callable[[int], float] = lambda _: 0.0,
+        offset: timedelta = timedelta(0),
+    ) -> None:
+        self.number = 0
+        looks = self
+
+        class Stepped(SystemClock):
+            def now(self) -> datetime:
+                return super().now() + offset
+
+            def monotonic(self) -> float:
+                return super().monotonic() + ahead(looks.number)
+
+            async def sleep(self, _: float) -> None:
+                looks.number += 1
+                if looks.number == last:
+                    raise KeyboardInterrupt
+                if looks.number in after:
+                    await asyncio.to_thread(after[looks.number])
+
+        monkeypatch.setattr(log, "SystemClock", Stepped)
+
+
+def runs_again(towns: CommandLine) -> Callable[[], None]:
+    """Requests a run of keene, and runs it."""
 
     def next_run() -> None:
         towns.on_board(lambda board: run_now(board, "keene"))
         towns.finish(towns.start("keene"))
 
+    return next_run
+
+
+@pytest.mark.not_on_azurite("a file says whether it was written")
+def test_the_items_of_a_quiet_board_are_not_read_while_runs_are_followed(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings: list[int] = []
+    looks = Looks(monkeypatch, last=5, after={3: runs_again(towns)})
+
     async def counted(*asked: Any, **how: Any) -> Any:
-        readings.append(looks)
+        readings.append(looks.number)
         return await items_with_history(*asked, **how)
 
-    class Stepped(SystemClock):
-        async def sleep(self, _: float) -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 5:
-                raise KeyboardInterrupt
-            if looks == 3:
-                await asyncio.to_thread(next_run)
-
-    monkeypatch.setattr(log, "SystemClock", Stepped)
     monkeypatch.setattr(log, "items_with_history", counted)
     lines = towns("log", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[2] for line in lines] == ["backup", "keene"]
@@ -439,29 +470,17 @@ def test_the_history_of_an_item_that_has_not_changed_is_not_read_while_runs_are_
 ) -> None:
     """But once a minute: a late run may change nothing but the history."""
     read: list[tuple[int, list[str]]] = []
-    looks = 0
-
-    def next_run() -> None:
-        towns.on_board(lambda board: run_now(board, "keene"))
-        towns.finish(towns.start("keene"))
+    looks = Looks(
+        monkeypatch,
+        last=5,
+        after=dict.fromkeys((2, 3, 4), runs_again(towns)),
+        ahead=lambda look: 60.0 if look == 4 else 0.0,
+    )
 
     async def counted(board: BoardTable, items: Sequence[Item], *rest: Any, **how: Any) -> Any:
-        read.append((looks, [one.id for one in items]))
+        read.append((looks.number, [one.id for one in items]))
         return await newest_runs(board, items, *rest, **how)
 
-    class Stepped(SystemClock):
-        def monotonic(self) -> float:
-            return super().monotonic() + (60.0 if looks == 4 else 0.0)
-
-        async def sleep(self, _: float) -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 5:
-                raise KeyboardInterrupt
-            if looks in {2, 3, 4}:
-                await asyncio.to_thread(next_run)
-
-    monkeypatch.setattr(log, "SystemClock", Stepped)
     monkeypatch.setattr(log, "newest_runs", counted)
     lines = towns("log", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[2] for line in lines] == ["backup", "keene", "keene", "keene"]
@@ -474,20 +493,7 @@ def test_the_history_of_an_item_that_has_not_changed_is_not_read_while_runs_are_
 def test_what_ends_before_a_time_to_come_is_not_shown_while_runs_are_followed(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def next_run() -> None:
-        towns.on_board(lambda board: run_now(board, "keene"))
-        towns.finish(towns.start("keene"))
-
-    class Stepped(SystemClock):
-        looks = 0
-
-        async def sleep(self, _: float) -> None:
-            type(self).looks += 1
-            if self.looks == 3:
-                raise KeyboardInterrupt
-            await asyncio.to_thread(next_run)
-
-    monkeypatch.setattr(log, "SystemClock", Stepped)
+    Looks(monkeypatch, last=3, after=dict.fromkeys((1, 2), runs_again(towns)))
     assert towns("log", "--follow", "--since", "in 1h").out == ""
 
 
@@ -498,18 +504,8 @@ def test_a_state_that_is_followed_may_be_that_of_none_at_first(
         towns("run", "keene")
         towns.finish(towns.start("keene"), Outcome.FAILED, error=ERROR)
 
-    class Stepped(SystemClock):
-        looks = 0
-
-        async def sleep(self, _: float) -> None:
-            type(self).looks += 1
-            if self.looks == 3:
-                raise KeyboardInterrupt
-            if self.looks == 1:
-                await asyncio.to_thread(failed)
-
     towns("log", "state:stale", code=1)
-    monkeypatch.setattr(log, "SystemClock", Stepped)
+    Looks(monkeypatch, last=3, after={1: failed})
     assert "keene" in towns("log", "--follow", "state:failed").out
 
 
@@ -517,7 +513,6 @@ def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As it may change nothing but the history, that is a minute later at the most."""
-    looks = 0
     towns("run", "keene")
     claim = towns.start("keene")
 
@@ -525,21 +520,11 @@ def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
         mark = Mark(by="ann", at=claim.start)
         towns.on_board(lambda board: unlock(board, "keene", mark, fence=claim.fence))
 
-    class Stepped(SystemClock):
-        def monotonic(self) -> float:
-            return super().monotonic() + 60.0 * looks
+    def comes_back() -> None:
+        towns.finish(claim, Outcome.FAILED, error=ERROR)
 
-        async def sleep(self, _: float) -> None:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                await asyncio.to_thread(unlocked)
-            elif looks == 2:
-                await asyncio.to_thread(towns.finish, claim, Outcome.FAILED, error=ERROR)
-            elif looks == 4:
-                raise KeyboardInterrupt
-
-    monkeypatch.setattr(log, "SystemClock", Stepped)
+    after = {1: unlocked, 2: comes_back}
+    Looks(monkeypatch, last=4, after=after, ahead=lambda look: 60.0 * look)
     lines = towns("log", "keene", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[4] for line in lines] == ["failed", "abandoned", "superseded"]
 
@@ -547,26 +532,7 @@ def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def asked(board: BoardTable) -> None:
-        await run_now(board, "keene")
-
-    def next_run() -> None:
-        towns.on_board(asked)
-        towns.finish(towns.start("keene"), result={"events": 3})
-
-    class Ahead(SystemClock):
-        looks = 0
-
-        def now(self) -> datetime:
-            return super().now() + timedelta(hours=1)
-
-        async def sleep(self, _: float) -> None:
-            type(self).looks += 1
-            if self.looks == 2:
-                raise KeyboardInterrupt
-            await asyncio.to_thread(next_run)
-
-    monkeypatch.setattr(log, "SystemClock", Ahead)
+    Looks(monkeypatch, last=2, after={1: runs_again(towns)}, offset=timedelta(hours=1))
     assert told(towns("log", "--since", "30m", "--json")) == ALL
     lines = towns("log", "--follow", "--since", "30m", "-n", "1").out.splitlines()
     assert [line.split()[2] for line in lines] == ["backup", "keene"]
