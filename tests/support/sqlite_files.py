@@ -6,6 +6,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from blackboard.table import Insert
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
@@ -13,6 +15,21 @@ from tests.support.clocks import ManualClock
 from tests.support.stores import Run
 
 P = "town"
+CHILD = Path(__file__).with_name("sqlite_child.py")
+"""A program that uses a file beside a test."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "blackboard.db"
+
+
+@pytest.fixture
+def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
+    """A store that is open, and does not wait for long for another process."""
+    table = run(SqliteTable.open(path, clock, Opening(create=True, wait=0.05)))
+    yield table
+    run(table.close())
 
 
 def fill(run: Run, path: Path, rows: int = 2_000) -> None:

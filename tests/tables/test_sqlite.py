@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -35,22 +35,10 @@ from blackboard.tables.sqlite_open import Opening
 from blackboard.tables.sqlite_writes import Write, statement
 from tests.support.clocks import START, ManualClock
 from tests.support.patience import patience
-from tests.support.sqlite_files import P, fill, setting, write_lock
+from tests.support.sqlite_files import CHILD, P, fill, path, setting, table, write_lock
 from tests.support.stores import Run, rows_of
 
-CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "blackboard.db"
-
-
-@pytest.fixture
-def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
-    table = run(SqliteTable.open(path, clock, Opening(create=True, wait=0.05)))
-    yield table
-    run(table.close())
+__all__ = ["path", "table"]
 
 
 def threads() -> list[str]:

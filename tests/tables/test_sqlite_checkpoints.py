@@ -14,8 +14,10 @@ from blackboard.tables import sqlite_checkpoints
 from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_open import Opening
 from tests.support.clocks import ManualClock
-from tests.support.sqlite_files import P, setting
+from tests.support.sqlite_files import P, path, setting
 from tests.support.stores import Run, rows_of
+
+__all__ = ["path"]
 
 LITTLE, GROWN, LONG = 8 << 10, 32 << 10, 512 << 10
 
@@ -26,11 +28,6 @@ def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_checkpoints, "GROWN", GROWN)
     monkeypatch.setattr(sqlite_checkpoints, "LONG", LONG)
     monkeypatch.setattr(sqlite_checkpoints, "TOO_LONG", LONG)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "blackboard.db"
 
 
 @pytest.fixture

@@ -31,22 +31,10 @@ from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_file import Batch, encode_row
 from blackboard.tables.sqlite_open import Opening, answer, connect
 from tests.support.clocks import ManualClock
-from tests.support.sqlite_files import P, damage, fill, setting
+from tests.support.sqlite_files import P, damage, fill, path, setting, table
 from tests.support.stores import Run, rows_of
 
-CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "blackboard.db"
-
-
-@pytest.fixture
-def table(path: Path, clock: ManualClock, run: Run) -> Iterator[SqliteTable]:
-    table = run(SqliteTable.open(path, clock, Opening(create=True, wait=0.05)))
-    yield table
-    run(table.close())
+__all__ = ["path", "table"]
 
 
 # --- a full disk

@@ -20,10 +20,8 @@ from blackboard.tables.sqlite_filesystem import SHARED, Mount, from_mountinfo, m
 from blackboard.tables.sqlite_open import Opening
 from tests.support.clocks import ManualClock
 from tests.support.patience import patience
+from tests.support.sqlite_files import CHILD, P
 from tests.support.stores import Run, rows_of
-
-P = "town"
-CHILD = Path(__file__).resolve().parents[1] / "support" / "sqlite_child.py"
 
 
 @pytest.fixture
