@@ -34,12 +34,6 @@ pytestmark = pytest.mark.of_one_store("what is read and written is decided above
 HOUR = timedelta(hours=1)
 
 
-async def stale(scene: Scene, item_id: str = "davis") -> None:
-    """Let a lock outlive its lease."""
-    lock = await scene.lock(item_id)
-    scene.later(seconds=lock.stale_after + 1.0)
-
-
 # ---- adopt
 
 
@@ -89,7 +83,7 @@ async def test_cr02_a_lock_that_no_item_is_run_under_is_deleted(
     scene: Scene, what: str, verb: str
 ) -> None:
     await damage(scene, what)
-    await stale(scene)
+    await scene.outlive()
     lock = await scene.lock()
     if verb == "adopt":
         assert await adopt(scene.board, lock) is None
@@ -120,7 +114,7 @@ async def test_a_stale_lock_is_taken_with_the_next_fence_and_the_history_says_ab
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
     item, lock = await scene.item(), await scene.lock()
@@ -144,7 +138,7 @@ async def test_ov02_a_lock_that_was_renewed_since_it_was_read_is_not_overridden(
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis", board=scene.other)
-    await stale(scene)
+    await scene.outlive()
     seen = await scene.lock()
 
     async def renewed() -> None:
@@ -162,7 +156,7 @@ async def test_ov02_a_lock_that_was_renewed_since_it_was_read_is_not_overridden(
 async def test_ov06_a_renewal_starts_the_age_again(scene: Scene) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     assert await renew(scene.other, made) is not None
     lock = await scene.lock()
     move = decide_lock(lock, owner="you", types={"feed"}, in_flight=(), resolution=0.001)
@@ -176,7 +170,7 @@ async def test_ov04_the_holder_that_was_overridden_leaves_the_overriders_lock(
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     taken = await override(scene.other, await scene.lock(), owner="you")
     assert taken is not None
     assert (await scene.let_go(made)).how == "late"
@@ -188,7 +182,7 @@ async def test_ov04_the_holder_that_was_overridden_leaves_the_overriders_lock(
 async def test_two_overriders_one_lock(scene: Scene) -> None:
     await scene.add("davis")
     await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     seen = await scene.lock()
     winner = await override(scene.other, seen, owner="you")
     assert winner is not None
@@ -203,7 +197,7 @@ async def test_an_override_after_a_release_between_its_readings_deletes_nothing(
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     seen = await scene.lock()
     await scene.let_go(made, board=scene.other)
     newer = await scene.claimed("davis", board=scene.other)
@@ -216,7 +210,7 @@ async def test_an_override_after_a_release_between_its_readings_deletes_nothing(
 async def test_lr03_an_override_whose_reply_was_lost_is_known_by_its_nonce(scene: Scene) -> None:
     await scene.add("davis")
     await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     scene.table.script(Fault.LOST)
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
@@ -231,7 +225,7 @@ async def test_lr03_an_override_whose_reply_was_lost_is_known_by_its_nonce(scene
 async def test_lr07_an_override_that_never_arrived_is_none(scene: Scene) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     scene.table.script(Fault.NEVER)
     assert await override(scene.board, await scene.lock(), owner="you") is None
     assert (await scene.lock()).nonce == made.nonce
@@ -243,7 +237,7 @@ async def test_an_override_obeys_an_edit_made_while_the_lock_was_held(scene: Sce
     await scene.add("davis")
     await scene.claimed("davis")
     await edit(scene.other, "davis", lambda *_: Spec(every="2m", params={"x": 1}))
-    await stale(scene)
+    await scene.outlive()
     taken = await override(scene.board, await scene.lock(), owner="you")
     assert taken is not None
     assert taken.spec == '{"every":"2m","params":{"x":1}}'
@@ -256,7 +250,7 @@ async def test_an_override_is_refused_when_the_item_was_edited_after_it_was_read
 ) -> None:
     await scene.add("davis")
     await scene.claimed("davis")
-    await stale(scene)
+    await scene.outlive()
     scene.table.script(lambda: edit(scene.other, "davis", lambda *_: Spec(every="5h")))
     assert await override(scene.board, await scene.lock(), owner="you") is None
     assert await override(scene.board, await scene.lock(), owner="you") is not None
@@ -267,7 +261,7 @@ async def test_the_lock_of_a_paused_item_is_freed_and_nothing_is_run(scene: Scen
     await scene.add("davis")
     await scene.claimed("davis")
     await pause(scene.other, "davis", scene.mark())
-    await stale(scene)
+    await scene.outlive()
     assert await override(scene.board, await scene.lock(), owner="you") is None
     item = await scene.item()
     assert (item.state, item.running, item.fence) == (State.PAUSED, False, 2)
@@ -285,7 +279,7 @@ async def test_the_run_of_a_paused_item_is_made_again_when_it_is_resumed(scene: 
     await scene.claimed("davis")
     await run_now(scene.other, "davis", once={"n": 6})
     await pause(scene.other, "davis", scene.mark())
-    await stale(scene)
+    await scene.outlive()
     assert await override(scene.board, await scene.lock(), owner="you") is None
     await resume(scene.other, "davis", scene.mark())
     item, token = await scene.item(), await scene.token()
@@ -302,7 +296,7 @@ async def test_the_run_of_a_paused_item_that_kills_its_workers_is_given_up(scene
     tired = [Merge(keys.lock_key("davis"), {"attempt": TAKEOVERS + 1}, ANY)]
     await scene.table.table.commit(scene.board.partition("davis"), tired)
     await pause(scene.other, "davis", scene.mark())
-    await stale(scene)
+    await scene.outlive()
     assert await override(scene.board, await scene.lock(), owner="you") is None
     item = await scene.item()
     assert (item.attempt, item.slot > made.item.slot) == (1, True)
@@ -314,11 +308,11 @@ async def test_a_run_that_kills_its_workers_waits_for_its_next_slot(scene: Scene
     await scene.add("davis", cron="0 3 * * *", stale_after="10s")
     await scene.claimed("davis", owner="worker-0")
     for n in range(1, TAKEOVERS + 1):
-        await stale(scene)
+        await scene.outlive()
         taken = await override(scene.board, await scene.lock(), owner=f"worker-{n}")
         assert taken is not None
         assert taken.attempt == n + 1
-    await stale(scene)
+    await scene.outlive()
     assert await override(scene.board, await scene.lock(), owner="last") is None
     item, token = await scene.item(), await scene.token()
     assert (item.state, item.running, item.failures) == (State.ACTIVE, False, TAKEOVERS + 1)
@@ -335,7 +329,7 @@ async def test_freeing_a_lock_obeys_a_run_now_that_waits(scene: Scene) -> None:
     tired = [Merge(lock_key, {"attempt": TAKEOVERS + 1}, ANY)]
     await scene.table.table.commit(scene.board.partition("davis"), tired)
     asked = (await run_now(scene.other, "davis")).item
-    await stale(scene)
+    await scene.outlive()
     assert await override(scene.board, await scene.lock(), owner="you") is None
     token = await scene.token()
     assert (token.attempt, token.ready) == (1, scene.clock.now())
@@ -352,7 +346,7 @@ async def test_a_freeing_that_does_not_happen_is_left_to_the_next_walk(
     await scene.add("davis")
     made = await scene.claimed("davis", board=scene.other)
     await pause(scene.other, "davis", scene.mark())
-    await stale(scene)
+    await scene.outlive()
     seen = await scene.lock()
     scene.table.script(fault if isinstance(fault, Fault) else lambda: renew(scene.other, made))
     assert await override(scene.board, seen, owner="you") is None
@@ -379,7 +373,7 @@ async def test_a_freeing_says_whether_it_was_this_one(
     await scene.add("davis")
     made = await scene.claimed("davis", board=scene.other)
     await pause(scene.other, "davis", scene.mark())
-    await stale(scene)
+    await scene.outlive()
     seen = await scene.lock()
     meanwhile = {
         "renewed": lambda: renew(scene.other, made),
@@ -394,7 +388,7 @@ async def test_a_freeing_says_whether_it_was_this_one(
 @story
 async def test_a_lock_without_an_item_is_deleted_and_not_freed(scene: Scene) -> None:
     await damage(scene, "item gone")
-    await stale(scene)
+    await scene.outlive()
     assert await free_unless_retried(scene.board, await scene.lock()) is None
     await clear(scene)
 
@@ -415,7 +409,7 @@ async def test_lf03_fences_rise_over_release_unlock_override_and_re_creation(
             elif verb == "unlock":
                 await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
             else:
-                await stale(scene)
+                await scene.outlive()
                 taken = await override(scene.board, await scene.lock(), owner="you")
                 assert taken is not None
                 fences.append(taken.fence)

@@ -40,12 +40,6 @@ pytestmark = pytest.mark.of_one_store("what is read and written is decided above
 HOUR = timedelta(hours=1)
 
 
-async def stale(scene: Scene, item_id: str = "davis") -> None:
-    """Let a lock outlive its lease."""
-    lock = await scene.lock(item_id)
-    scene.later(seconds=lock.stale_after + 1.0)
-
-
 # ---- claim
 
 
@@ -467,7 +461,7 @@ async def test_lf05_a_lock_that_was_taken_away_cannot_be_renewed(scene: Scene, b
     await scene.add("davis")
     made = await scene.claimed("davis")
     if by == "override":
-        await stale(scene)
+        await scene.outlive()
         assert await override(scene.other, await scene.lock(), owner="you") is not None
     elif by == "unlock":
         await unlock(scene.other, "davis", scene.mark(), fence=1)

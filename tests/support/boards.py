@@ -161,6 +161,10 @@ class Scene:
         self.clock.advance(timedelta(**by).total_seconds())
         return self.clock.now()
 
+    async def outlive(self, item_id: str = "davis") -> None:
+        """Lets the lock of an item outlive its lease."""
+        self.later(seconds=(await self.lock(item_id)).stale_after + 1.0)
+
     def mark(self, reason: str = "") -> Mark:
         return Mark(by=BY, at=self.clock.now(), reason=reason)
 
