@@ -129,11 +129,8 @@ async def test_news_of_progress_rides_along_at_most_every_five_seconds(place: Wo
     assert len(renewals(place)) == 2
 
 
-@with_workers
-async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_with_the_next(
-    place: Workplace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where it is the last that there is to tell."""
+def renews_slowly(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Lets renewals be answered when this is set."""
     answered = asyncio.Event()
 
     async def slowly(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
@@ -142,6 +139,15 @@ async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_wit
         return renewed
 
     monkeypatch.setattr(heartbeat, "renew_all", slowly)
+    return answered
+
+
+@with_workers
+async def test_progress_that_is_told_while_a_renewal_is_under_way_is_written_with_the_next(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it is the last that there is to tell."""
+    answered = renews_slowly(monkeypatch)
     _, run = await held(place, stale_after="5m")
     run.report.progress(1, 3)
     await beats(place, 6)
@@ -564,14 +570,7 @@ async def test_an_edit_that_a_save_came_upon_counts_for_the_next_slot(place: Wor
 async def test_a_renewal_that_is_answered_after_a_save_leaves_what_was_saved(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answered = asyncio.Event()
-
-    async def slowly(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
-        renewed = await renew_all(board, claims)
-        await answered.wait()
-        return renewed
-
-    monkeypatch.setattr(heartbeat, "renew_all", slowly)
+    answered = renews_slowly(monkeypatch)
     _, run = await held(place, stale_after="30s")
     await beats(place, 11)
     await run.report.save("1")
