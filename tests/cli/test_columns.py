@@ -20,11 +20,12 @@ from blackboard.display.columns import (
 )
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
-from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, Run, State, replace
+from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, State, replace
 from blackboard.protocol.members import lost_since, served_types
 from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
 from blackboard.spec import DEEPEST, Labels
+from tests.support.plans import RUN
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 ITEM = Item(
@@ -243,18 +244,11 @@ def test_a_result_is_as_deep_in_json_as_it_was_read() -> None:
 
 
 def test_lag_and_duration_are_seconds() -> None:
-    run = Run(
-        id="davis",
-        type="calendars",
-        fence=1,
-        attempt=1,
-        slot=NOW,
+    run = replace(
+        RUN,
         start=NOW,
         stop=NOW + timedelta(seconds=1.5),
         lag=0.25,
-        outcome=Outcome.OK,
-        worker="host:1:a",
-        nonce="n",
         note='{"by":"ann","at":"2026-11-21T09:00:00.25Z"}',
         output="printed",
     )

@@ -25,6 +25,7 @@ from blackboard.table import ANY, Insert, Merge, Op, Replace
 from tests.cli.command_line import CommandLine, Said, blackboard
 from tests.support.clocks import START
 from tests.support.patience import patience
+from tests.support.plans import RUN
 from tests.support.processes import eventually, own_environ, whole_lines
 from tests.support.terminals import terminal
 
@@ -566,19 +567,8 @@ def test_on_a_terminal_runs_are_followed_in_columns_and_in_colours(
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
 def test_the_columns_of_what_is_followed_fit_the_terminal(columns: int) -> None:
-    run = Run(
-        id="davis-" * 9,
-        type="calendars",
-        fence=1,
-        attempt=1,
-        slot=START,
-        start=START,
-        stop=START,
-        lag=0.0,
-        outcome=Outcome.FAILED,
-        worker="w",
-        nonce="n",
-        error="it is away " * 20,
+    run = replace(
+        RUN, id="davis-" * 9, stop=START, outcome=Outcome.FAILED, error="it is away " * 20
     )
     titles, line = log.tail_lines(run, columns)
     assert {"stop", "id"} <= {title.rstrip() for title, _ in titles}

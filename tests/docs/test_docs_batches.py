@@ -14,9 +14,10 @@ from blackboard.protocol.checkpoints import save
 from blackboard.protocol.retention import Retention, delete_tombstones, is_expired
 from blackboard.rules.due import Move
 from blackboard.table import ANY, Delete, Insert, Op
-from tests.protocol.test_batches import NOON, PAUSED, RUN, RUNNING, WAITING
+from tests.protocol.test_batches import PAUSED, RUN, RUNNING, WAITING
 from tests.support.boards import Scene
 from tests.support.pages import page, scene_in_memory, words
+from tests.support.plans import NOON
 from tests.support.verbs import says
 
 ROWS = page("rows.md")

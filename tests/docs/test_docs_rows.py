@@ -61,8 +61,9 @@ from blackboard.table import Delete, Insert, Op, read
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_clock import JUMP
 from blackboard.tables.base import MAX_FIELDS, MAX_VALUE
-from tests.protocol.test_batches import CLAIM, LOCK, NOON, WAITING
+from tests.protocol.test_batches import CLAIM, LOCK, WAITING
 from tests.support.pages import Table, page, scene_in_memory, words
+from tests.support.plans import NOON
 
 ROWS = page("rows.md")
 RECORDS: dict[str, type[Any]] = {

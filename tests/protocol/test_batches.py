@@ -2,15 +2,15 @@
 condition, is in docs/rows.md, and shown by test_docs_batches.py.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from blackboard.model import Item, Lock, Outcome, Run, State, replace
+from blackboard.model import Item, Lock, State, replace
 from blackboard.protocol.batches import change_ops, token_of
 from blackboard.protocol.claims import Claim
 from blackboard.spec import RunSettings
 from blackboard.table import Merge
-
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+from tests.support import plans
+from tests.support.plans import NOON
 
 WAITING = Item(
     id="davis",
@@ -40,19 +40,7 @@ LOCK = Lock(
     etag="L",
 )
 CLAIM = Claim(item=RUNNING, lock=LOCK, settings=RunSettings(), sent=0.0)
-RUN = Run(
-    id="davis",
-    type="feed",
-    fence=4,
-    attempt=1,
-    slot=NOON,
-    start=NOON,
-    stop=NOON,
-    lag=0.0,
-    outcome=Outcome.OK,
-    worker="me",
-    nonce="n",
-)
+RUN = replace(plans.RUN, fence=4)
 LATER = replace(WAITING, ready=NOON + timedelta(hours=1))
 
 

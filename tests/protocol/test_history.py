@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from blackboard.doctor import Examination, examine
-from blackboard.model import VERSION, Item, Outcome, Run, State, replace
+from blackboard.model import VERSION, Item, Outcome, State, replace
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import PAGE
 from blackboard.protocol.edits import cancel, pause, remove
@@ -23,6 +23,7 @@ from blackboard.protocol.retention import (
 )
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Delete, Insert, Merge
+from tests.support import plans
 from tests.support.boards import Scene, story
 from tests.support.clocks import START
 from tests.support.faults import Fault
@@ -30,19 +31,7 @@ from tests.support.plans import item as an_item
 
 pytestmark = pytest.mark.of_one_store("what is read and written is decided above the store")
 
-RUN = Run(
-    id="davis",
-    type="feed",
-    fence=1,
-    attempt=1,
-    slot=START,
-    start=START,
-    stop=START,
-    lag=0.0,
-    outcome=Outcome.OK,
-    worker="me",
-    nonce="n",
-)
+RUN = replace(plans.RUN, slot=START, start=START, stop=START)
 TEN = Retention(runs=10, age=timedelta(days=7))
 
 

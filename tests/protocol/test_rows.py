@@ -1,6 +1,6 @@
 """Records to rows and back."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -33,8 +33,8 @@ from blackboard.protocol.rows import (
     version_of,
 )
 from blackboard.table import Row
-
-NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+from tests.support import plans
+from tests.support.plans import NOON
 
 ITEM = Item(
     id="a/b",
@@ -100,18 +100,10 @@ PERMIT = Permit(
     since=NOON,
     stale_after=60.0,
 )
-RUN = Run(
-    id="a",
-    type="feed",
+RUN = replace(
+    plans.RUN,
     fence=3,
-    attempt=1,
-    slot=NOON,
-    start=NOON,
-    stop=NOON,
     lag=0.5,
-    outcome=Outcome.OK,
-    worker="me",
-    nonce="n",
     warnings=("2 of 60 feeds failed",),
     log=(LogLine(at=NOON, level="INFO", text="read"),),
 )

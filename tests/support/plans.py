@@ -1,8 +1,10 @@
-"""An item that runs for the slot noon, one that waits for it, and what it waits for afterwards."""
+"""An item that runs for the slot noon, one that waits for it, and what it waits for afterwards; and
+a run that has ended.
+"""
 
 from datetime import UTC, datetime, timedelta
 
-from blackboard.model import Applied, Item, Outcome, QueuedRun, State, replace
+from blackboard.model import Applied, Item, Outcome, QueuedRun, Run, State, replace
 from blackboard.rules.transitions import released, run_of
 from blackboard.spec import RunSettings, Spec, resolve
 
@@ -11,6 +13,22 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 HOURLY = "0 * * * *"
+
+
+RUN = Run(
+    id="davis",
+    type="feed",
+    fence=1,
+    attempt=1,
+    slot=NOON,
+    start=NOON,
+    stop=NOON,
+    lag=0.0,
+    outcome=Outcome.OK,
+    worker="me",
+    nonce="n",
+)
+"""A run that was ok, and took no time."""
 
 
 def settings(**said: object) -> RunSettings:

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from blackboard.model import Outcome, Run
+from blackboard.model import Outcome, Run, replace
 from blackboard.web.charts import (
     LEAST_BAR,
     LEAST_ROW,
@@ -25,6 +25,7 @@ from blackboard.web.charts import (
     sparkline,
     timeline,
 )
+from tests.support.plans import RUN
 
 NOW = datetime(2026, 11, 21, 9, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -46,18 +47,16 @@ def run(
     """A run that stopped so many seconds ago."""
     stop = stop or NOW - timedelta(seconds=ago)
     start = stop - timedelta(seconds=took)
-    return Run(
+    return replace(
+        RUN,
         id=item_id,
-        type="feed",
         fence=fence,
-        attempt=1,
         slot=start,
         start=start,
         stop=stop,
         lag=lag,
         outcome=Outcome(outcome),
         worker=worker,
-        nonce="n",
     )
 
 

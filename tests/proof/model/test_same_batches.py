@@ -38,7 +38,6 @@ from tests.proof.model.world import UNREAD, Task
 from tests.protocol.test_batches import (
     LATER,
     LOCK,
-    NOON,
     PAUSED,
     RUN,
     RUNNING,
@@ -46,6 +45,7 @@ from tests.protocol.test_batches import (
     WAITING,
 )
 from tests.support.pages import scene_in_memory
+from tests.support.plans import NOON
 
 ETAGS = {ANY: ANY_ETAG, 1: "I", 2: "L", 3: "T", 4: "R", 5: "X"}
 """Those of the samples: item, lock, token, run, tombstone."""
