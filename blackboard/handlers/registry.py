@@ -74,10 +74,8 @@ def load(jobs: Sequence[str], base: Path) -> Handlers:
 
     Raises BadInput naming the entry and what is wrong with it, and when a type has two handlers.
     """
-    folders: list[Path] = []
-    return by_type(
-        handler for entry in jobs for handler in _handlers_at(entry, base.resolve(), folders)
-    )
+    entries = _Entries(base.resolve())
+    return by_type(handler for entry in jobs for handler in entries.handlers_at(entry))
 
 
 def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]]) -> Handlers:
@@ -85,10 +83,10 @@ def registry_of(handlers: Iterable[str | os.PathLike[str] | Callable[..., Any]])
     if isinstance(handlers, str | Mapping):
         raise BadInput("handlers", f"{quoted(handlers)} is not a list", "such as [feed, 'jobs']")
     collected: list[Handler] = []
-    folders: list[Path] = []
+    entries = _Entries(Path.cwd())
     for source in handlers:
         if isinstance(source, str | os.PathLike):
-            collected += _handlers_at(os.fspath(source), Path.cwd(), folders)
+            collected += entries.handlers_at(os.fspath(source))
         elif marked := handlers_of(source):
             collected += marked
         else:
@@ -214,23 +212,51 @@ def _first_line(readline: Callable[[], str], line: int) -> list[str]:
     return first
 
 
-def _handlers_at(entry: str, base: Path, folders: list[Path]) -> list[Handler]:
-    """The handlers of an entry. `folders` has those of the entries before it, and gets its own."""
-    field = f"jobs {entry!r}"
-    handlers: list[Handler] = []
-    for source in _sources(entry, base, folders):
+class _Entries:
+    """Finds the handlers of entries that are used together: no two folders may have one name."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._folders: list[Path] = []
+
+    def handlers_at(self, entry: str) -> list[Handler]:
+        """Raises BadInput naming the entry and what is wrong with it."""
+        field = f"jobs {entry!r}"
+        handlers: list[Handler] = []
+        for source in self._sources(entry, field):
+            try:
+                handlers += handlers_in(import_source(source), source)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as problem:
+                if isinstance(problem, BadInput) and problem.field == "jobs":  # it lacks a package
+                    raise BadInput(field, problem.problem, problem.remedy) from problem
+                words = f"cannot import {_where(source)}: {_in_a_line(problem)}"
+                raise BadInput(field, words, _remedy(problem, source)) from problem
+        if not handlers:
+            raise BadInput(field, "there is no handler in it", "mark one with @handler")
+        return handlers
+
+    def _sources(self, entry: str, field: str) -> list[Source]:
+        if not entry.strip():
+            raise BadInput(field, "is empty", "a folder, a file, a shipped job, a module")
+        shipped_folder = _shipped_folder()
+        if shipped_folder and entry in shipped():
+            return [Source(str(shipped_folder), entry)]
         try:
-            handlers += handlers_in(import_source(source), source)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as problem:
-            if isinstance(problem, BadInput) and problem.field == "jobs":  # it lacks a package
-                raise BadInput(field, problem.problem, problem.remedy) from problem
-            words = f"cannot import {_where(source)}: {_in_a_line(problem)}"
-            raise BadInput(field, words, _remedy(problem, source)) from problem
-    if not handlers:
-        raise BadInput(field, "there is no handler in it", "mark one with @handler")
-    return handlers
+            path = self._base / Path(entry).expanduser()
+        except RuntimeError as problem:
+            raise BadInput(field, str(problem), "write the whole path") from None
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - links stay
+        if path.is_dir():
+            code.claim(path, field, others=self._folders)
+            self._folders.append(path)
+            return [Source(str(path.resolve()), name) for name in _modules_below(path)]
+        if path.is_file():
+            return [_source_of_file(path, field)]
+        if "/" in entry or entry.endswith(".py"):
+            raise BadInput(field, f"there is no such file or folder: {path}")
+        return _sources_of_module(entry, field, self._base)
 
 
 def _where(source: Source) -> str:
@@ -249,27 +275,6 @@ def _remedy(problem: BaseException, source: Source) -> str:
     return f"write `from . import {name}`, or `from {Path(source.folder).name} import {name}`"
 
 
-def _sources(entry: str, base: Path, folders: list[Path]) -> list[Source]:
-    if not entry.strip():
-        raise BadInput(f"jobs {entry!r}", "is empty", "a folder, a file, a shipped job, a module")
-    shipped_folder = _shipped_folder()
-    if shipped_folder and entry in shipped():
-        return [Source(str(shipped_folder), entry)]
-    try:
-        path = Path(os.path.abspath(base / Path(entry).expanduser()))  # noqa: PTH100 - links stay
-    except RuntimeError as problem:
-        raise BadInput(f"jobs {entry!r}", str(problem), "write the whole path") from None
-    if path.is_dir():
-        code.claim(path, f"jobs {entry!r}", others=folders)
-        folders.append(path)
-        return [Source(str(path.resolve()), name) for name in _modules_below(path)]
-    if path.is_file():
-        return [_source_of_file(entry, path)]
-    if "/" in entry or entry.endswith(".py"):
-        raise BadInput(f"jobs {entry!r}", f"there is no such file or folder: {path}")
-    return _sources_of_module(entry, base)
-
-
 def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     """The names of the modules in a folder, and of those in its packages, from there; its own
     `__init__.py` is "". A link that leads back to a folder in `above` is not followed.
@@ -285,19 +290,19 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     return names
 
 
-def _source_of_file(entry: str, path: Path) -> Source:
+def _source_of_file(path: Path, field: str) -> Source:
     if path.suffix != ".py" or "." in path.stem:
-        raise BadInput(f"jobs {entry!r}", "is not a Python file", "a name like feeds.py")
-    code.claim_file(path, f"jobs {entry!r}")
+        raise BadInput(field, "is not a Python file", "a name like feeds.py")
+    code.claim_file(path, field)
     return Source(str(path.parent.resolve()), "" if path.stem == "__init__" else path.stem)
 
 
-def _sources_of_module(entry: str, base: Path) -> list[Source]:
+def _sources_of_module(entry: str, field: str, base: Path) -> list[Source]:
     if str(base) not in sys.path:
         sys.path.append(str(base))  # last: a file lying here must not hide an installed module
     names_of_jobs = ", ".join(shipped()) or "none"
     nothing = BadInput(
-        f"jobs {entry!r}",
+        field,
         f"is not a folder or file in {base}, a shipped job, or a module that can be imported",
         f"shipped: {names_of_jobs}",
     )
@@ -311,10 +316,10 @@ def _sources_of_module(entry: str, base: Path) -> list[Source]:
     except BaseException as problem:
         if isinstance(problem, ModuleNotFoundError) and f"{entry}.".startswith(f"{problem.name}."):
             raise nothing from None
-        raise BadInput(f"jobs {entry!r}", f"cannot be imported: {_in_a_line(problem)}") from problem
+        raise BadInput(field, f"cannot be imported: {_in_a_line(problem)}") from problem
     if spec is None or top is None:
         raise nothing
-    code.claim_module(top, f"jobs {entry!r}")
+    code.claim_module(top, field)
     names = {entry: None}
     for folder in spec.submodule_search_locations or ():
         names |= {f"{entry}.{module}".rstrip("."): None for module in _modules_below(Path(folder))}
