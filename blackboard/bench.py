@@ -111,17 +111,14 @@ async def measure(
         scratch = Scratch(table, name, clock)
         progress("the rows of runs, without a worker")
         alone = await scratch.rows_alone(seconds)
+        in_runs = partial(
+            Measurement, unit="runs/s", beside=alone.rate, reference="the same rows, no worker"
+        )
         runs = min(max(int(alone.rate * seconds / 2), FEWEST), MOST)
         for slots in SLOTS:
             progress(f"{runs:,} runs of a coroutine, {slots} slots")
             measured = await scratch.worked_off(runs, coroutine, slots=slots)
-            yield Measurement(
-                name=f"coroutines, {slots} slots",
-                value=measured.rate,
-                unit="runs/s",
-                beside=alone.rate,
-                reference="the same rows, no worker",
-            )
+            yield in_runs(name=f"coroutines, {slots} slots", value=measured.rate)
         yield Measurement(
             name=f"requests of a run, {SLOTS[-1]} slots",
             value=measured.requests / runs,
@@ -140,13 +137,7 @@ async def measure(
         for slots in SLOTS:
             progress(f"{few:,} runs of a plain function, {slots} slots")
             measured = await scratch.worked_off(few, function, slots=slots, warm=few // 10)
-            yield Measurement(
-                name=f"plain functions, {slots} slots",
-                value=measured.rate,
-                unit="runs/s",
-                beside=alone.rate,
-                reference="the same rows, no worker",
-            )
+            yield in_runs(name=f"plain functions, {slots} slots", value=measured.rate)
         progress(f"a look at {MANY_ITEMS:,} items of which none is due")
         yield Measurement(
             name=f"an idle look, {MANY_ITEMS:,} items",
