@@ -163,10 +163,8 @@ class Crontab:
         if expression.lower() == "@reboot":
             self.left_out.append(f"{number}: {REBOOT}")
             return
-        if (number_alone := _STEP_OF_ONE.search(expression)) is not None:
-            problem = (
-                f"{number_alone[0]!r} has a step after a single number: Debian's cron refuses it"
-            )
+        if (stepped := _STEP_OF_ONE.search(expression)) is not None:
+            problem = f"{stepped[0]!r} has a step after a single number: Debian's cron refuses it"
             raise BadInput("cron", problem, "write the number alone, or a range, as in 5-59/15")
         expression, spread = _without_chance(expression)
         Cron(expression, self.zone)

@@ -136,21 +136,21 @@ def simulate_command(
     clock, redeploy, versions, edit.
     Every write is checked. Exit code 1, with the last lines before it, when a promise was broken.
     """
-    per_million, length = dollars(price), None if takes is None else _seconds(takes, "takes")
+    per_million = dollars(price)
+    length = None if takes is None else _seconds(takes, "takes")
     if items is None and every is not None:
         raise BadInput("every", "it is for made-up items", "say how many with --items")
     session = Session.start(chosen)
+    usual = session.settings.worker
     troubles = parse_faults(faults)
     if hours is not None and not 0 < hours <= LONGEST:
         raise BadInput("hours", f"{hours:g} is out of range", f"up to {LONGEST:g}, as in 0.5")
-    usual, between_faults = session.settings.worker, _seconds(trouble_every, "trouble_every")
+    between_faults = _seconds(trouble_every, "trouble_every")
     between_walks = parse_duration(cycle or usual.cycle, "cycle")
     if items is None:
         board = asyncio.run(_read(session.with_defaults(), length))
     else:
-        interval = parse_duration(every or "8h", "every")
-        made_up = synthetic(items, every=interval, takes=length, spread=True)
-        board = Simulable(items=made_up, runs=items * (HOUR / interval))
+        board = _made_up(items, every=parse_duration(every or "8h", "every"), takes=length)
     scenario = Scenario(
         seed=seed,
         items=tuple(board.items),
@@ -188,6 +188,11 @@ def simulate_command(
 
 def _seconds(text: str, field: str) -> float:
     return parse_duration(text, field).total_seconds()
+
+
+def _made_up(items: int, *, every: timedelta, takes: float | None) -> Simulable:
+    spread = synthetic(items, every=every, takes=takes, spread=True)
+    return Simulable(items=spread, runs=items * (HOUR / every))
 
 
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
