@@ -225,7 +225,7 @@ def azurite_board(
 
 
 @contextmanager
-def _board(store: str, clock: "TurnedClock | None" = None) -> Iterator[BoardUnderTest]:
+def _board(store: str, clock: TurnedClock | None = None) -> Iterator[BoardUnderTest]:
     opening = opened(_location(store, clock=clock), create=True)
     with Portal() as portal, portal.hold(opening) as board:
         yield BoardUnderTest(board, portal, clock=clock)

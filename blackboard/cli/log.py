@@ -127,7 +127,7 @@ def log_command(
         options.refuse_beside(
             "follow", "it shows a line for each run, until Ctrl-C", allowed=chosen_by
         )
-        show = _json_line if chosen.json else FollowedRuns().line if is_terminal() else _tail_line
+        show = _json_line if chosen.json else FollowedRuns().show if is_terminal() else _tail_line
         with suppress(KeyboardInterrupt):
             asyncio.run(_follow(asked, show))
     else:
@@ -315,7 +315,7 @@ class FollowedRuns:
     def __init__(self) -> None:
         self._columns = 0
 
-    def line(self, run: Run) -> None:
+    def show(self, run: Run) -> None:
         columns = width() or LEAST
         titles, ended = (text_of(line, colour=colour()) for line in tail_lines(run, columns))
         if columns != self._columns:

@@ -97,7 +97,7 @@ class IdleChildren:
         self._call_up(*self._line)
 
     def _call_up(self, *turns: "asyncio.Future[ChildProcess | None]") -> None:
-        """Lets those of these start a child who may."""
+        """Lets each of these start a child, if it may."""
         loop = asyncio.get_running_loop()
         for turn in turns:
             source, since = self._line[turn]
