@@ -148,24 +148,18 @@ class WorkerMetrics:
                 self._histograms["renewal_lateness_seconds"].observe(late)
             case events.Walked():
                 self._has_walked_now(event)
-            case events.StoreAway():
-                self._counters["store_away_reports"].inc()
-            case events.StoreChanged(board=board, away=away):
-                self._is_away(board, away=away)
+            case events.NoticeSent():
+                self._counters["notices"].labels("sent").inc()
+            case events.NoticeFailed():
+                self._counters["notices"].labels("failed").inc()
+            case _:
+                self._count_of_worker(event)
+
+    def _count_of_worker(self, event: events.BoardEvent) -> None:
+        """Count an event that is about the worker and its store, not about its work."""
+        match event:
             case events.WorkerStarted():
                 self._begins(event)
-            case _:
-                self._count_other(event)
-
-    def _is_away(self, board: str, *, away: bool) -> None:
-        if away:
-            self._boards_away.add(board)
-        else:
-            self._boards_away.discard(board)
-        self._gauges["store_away"].set(bool(self._boards_away))
-
-    def _count_other(self, event: events.BoardEvent) -> None:
-        match event:
             case events.WorkerStopping():
                 self._is_stopping = True
             case events.WorkerStopped(worker=worker, requests=requests):
@@ -174,17 +168,25 @@ class WorkerMetrics:
                     worker, {kind: requests[kind] - counted[worker, kind] for kind in requests}
                 )
                 self._drop_runs(worker)
-            case events.CoordinatorElected() | events.CoordinatorEnded():
-                self._gauges["worker_is_coordinator"].set(
-                    isinstance(event, events.CoordinatorElected)
-                )
-            case events.NoticeSent() | events.NoticeFailed():
-                result = "sent" if isinstance(event, events.NoticeSent) else "failed"
-                self._counters["notices"].labels(result).inc()
+            case events.CoordinatorElected():
+                self._gauges["worker_is_coordinator"].set(True)
+            case events.CoordinatorEnded():
+                self._gauges["worker_is_coordinator"].set(False)
+            case events.StoreAway():
+                self._counters["store_away_reports"].inc()
+            case events.StoreChanged(board=board, away=away):
+                self._is_away(board, away=away)
             case events.EventsMissed(worker=worker, subscriber=name, failures=failures):
                 more = failures - self._missed[worker, name]
                 self._counters["events_missed"].labels(name).inc(more)
                 self._missed[worker, name] = failures
+
+    def _is_away(self, board: str, *, away: bool) -> None:
+        if away:
+            self._boards_away.add(board)
+        else:
+            self._boards_away.discard(board)
+        self._gauges["store_away"].set(bool(self._boards_away))
 
     # ---- runs
 
