@@ -108,14 +108,25 @@ async def test_an_orphan_that_moved_since_it_was_seen_is_left_alone(scene: Scene
 # ---- override
 
 
+async def overridden(scene: Scene, owner: str = "you") -> Claim | None:
+    """What an override gives when the lock of davis has outlived its lease."""
+    await scene.outlive()
+    return await override(scene.board, await scene.lock(), owner=owner)
+
+
+async def tire(scene: Scene) -> None:
+    """Counts the run of davis as the last one that is taken over."""
+    tired = [Merge(keys.lock_key("davis"), {"attempt": TAKEOVERS + 1}, ANY)]
+    await scene.table.table.commit(scene.board.partition("davis"), tired)
+
+
 @story
 async def test_a_stale_lock_is_taken_with_the_next_fence_and_the_history_says_abandoned(
     scene: Scene,
 ) -> None:
     await scene.add("davis")
     made = await scene.claimed("davis")
-    await scene.outlive()
-    taken = await override(scene.board, await scene.lock(), owner="you")
+    taken = await overridden(scene)
     assert taken is not None
     item, lock = await scene.item(), await scene.lock()
     assert (taken.fence, taken.attempt, taken.owner) == (2, 2, "you")
@@ -237,8 +248,7 @@ async def test_an_override_obeys_an_edit_made_while_the_lock_was_held(scene: Sce
     await scene.add("davis")
     await scene.claimed("davis")
     await edit(scene.other, "davis", lambda *_: Spec(every="2m", params={"x": 1}))
-    await scene.outlive()
-    taken = await override(scene.board, await scene.lock(), owner="you")
+    taken = await overridden(scene)
     assert taken is not None
     assert taken.spec == '{"every":"2m","params":{"x":1}}'
     assert taken.stale_after == 120.0
@@ -261,8 +271,7 @@ async def test_the_lock_of_a_paused_item_is_freed_and_nothing_is_run(scene: Scen
     await scene.add("davis")
     await scene.claimed("davis")
     await pause(scene.other, "davis", scene.mark())
-    await scene.outlive()
-    assert await override(scene.board, await scene.lock(), owner="you") is None
+    assert await overridden(scene) is None
     item = await scene.item()
     assert (item.state, item.running, item.fence) == (State.PAUSED, False, 2)
     assert (item.outcome, item.failures, item.runs) == (Outcome.ABANDONED, 1, 1)
@@ -279,8 +288,7 @@ async def test_the_run_of_a_paused_item_is_made_again_when_it_is_resumed(scene: 
     await scene.claimed("davis")
     await run_now(scene.other, "davis", once={"n": 6})
     await pause(scene.other, "davis", scene.mark())
-    await scene.outlive()
-    assert await override(scene.board, await scene.lock(), owner="you") is None
+    assert await overridden(scene) is None
     await resume(scene.other, "davis", scene.mark())
     item, token = await scene.item(), await scene.token()
     assert (token.slot, token.once, token.attempt) == (asked.slot, '{"n":5}', 2)
@@ -293,11 +301,9 @@ async def test_the_run_of_a_paused_item_is_made_again_when_it_is_resumed(scene: 
 async def test_the_run_of_a_paused_item_that_kills_its_workers_is_given_up(scene: Scene) -> None:
     await scene.add("davis", every="1h")
     made = await scene.claimed("davis")
-    tired = [Merge(keys.lock_key("davis"), {"attempt": TAKEOVERS + 1}, ANY)]
-    await scene.table.table.commit(scene.board.partition("davis"), tired)
+    await tire(scene)
     await pause(scene.other, "davis", scene.mark())
-    await scene.outlive()
-    assert await override(scene.board, await scene.lock(), owner="you") is None
+    assert await overridden(scene) is None
     item = await scene.item()
     assert (item.attempt, item.slot > made.item.slot) == (1, True)
 
@@ -308,12 +314,10 @@ async def test_a_run_that_kills_its_workers_waits_for_its_next_slot(scene: Scene
     await scene.add("davis", cron="0 3 * * *", stale_after="10s")
     await scene.claimed("davis", owner="worker-0")
     for n in range(1, TAKEOVERS + 1):
-        await scene.outlive()
-        taken = await override(scene.board, await scene.lock(), owner=f"worker-{n}")
+        taken = await overridden(scene, owner=f"worker-{n}")
         assert taken is not None
         assert taken.attempt == n + 1
-    await scene.outlive()
-    assert await override(scene.board, await scene.lock(), owner="last") is None
+    assert await overridden(scene, owner="last") is None
     item, token = await scene.item(), await scene.token()
     assert (item.state, item.running, item.failures) == (State.ACTIVE, False, TAKEOVERS + 1)
     assert (token.slot.hour, token.attempt) == (3, 1)
@@ -325,12 +329,9 @@ async def test_a_run_that_kills_its_workers_waits_for_its_next_slot(scene: Scene
 async def test_freeing_a_lock_obeys_a_run_now_that_waits(scene: Scene) -> None:
     await scene.add("davis", cron="0 3 * * *", stale_after="10s")
     await scene.claimed("davis")
-    lock_key = keys.lock_key("davis")
-    tired = [Merge(lock_key, {"attempt": TAKEOVERS + 1}, ANY)]
-    await scene.table.table.commit(scene.board.partition("davis"), tired)
+    await tire(scene)
     asked = (await run_now(scene.other, "davis")).item
-    await scene.outlive()
-    assert await override(scene.board, await scene.lock(), owner="you") is None
+    assert await overridden(scene) is None
     token = await scene.token()
     assert (token.attempt, token.ready) == (1, scene.clock.now())
     assert token.slot < token.planned
@@ -409,8 +410,7 @@ async def test_lf03_fences_rise_over_release_unlock_override_and_re_creation(
             elif verb == "unlock":
                 await unlock(scene.other, "davis", scene.mark(), fence=made.fence)
             else:
-                await scene.outlive()
-                taken = await override(scene.board, await scene.lock(), owner="you")
+                taken = await overridden(scene)
                 assert taken is not None
                 fences.append(taken.fence)
                 await scene.let_go(taken)

@@ -419,6 +419,14 @@ async def a_tombstone(board: BoardTable, item_id: str) -> None:
     await edits.remove(board, item_id)
 
 
+async def a_group(scene: Scene) -> BoardTable:
+    """The board of a group that the row of its parent names."""
+    about: dict[str, Value] = {"kind": "pump", "partitions": 1, "lease": 30.0}
+    meta = keys.meta_partition("town")
+    await scene.table.table.commit(meta, [Insert(keys.group_key("clicks"), about)])
+    return scene.other.group("clicks")
+
+
 async def a_notice(scene: Scene, item_id: str) -> Notice:
     now = scene.clock.now()
     run = OverdueRun(id=item_id, type="feed", fence=1, due=now, ready=now, attempt=1, failures=0)
@@ -440,11 +448,7 @@ async def a_letter(board: BoardTable) -> None:
 async def test_it_deletes_what_is_kept_no_longer_of_all_that_belongs_to_the_board(
     scene: Scene,
 ) -> None:
-    meta = keys.meta_partition("town")
-    group: dict[str, Value] = {"kind": "pump", "partitions": 1, "lease": 30.0}
-    await scene.table.table.commit(meta, [Insert(keys.group_key("clicks"), group)])
-    elections = await open_elections(scene.other, create=True)
-    clicks = scene.other.group("clicks")
+    clicks, elections = await a_group(scene), await open_elections(scene.other, create=True)
     for board in (scene.other, clicks, elections):
         await a_tombstone(board, "gone")
     await scene.add("here")
@@ -488,12 +492,9 @@ async def test_a_row_that_cannot_be_used_keeps_nothing_else_from_being_deleted(
 ) -> None:
     """The floor of the board, and the own row of the elections' board."""
     meta = keys.meta_partition("town")
-    group: dict[str, Value] = {"kind": "pump", "partitions": 1, "lease": 30.0}
-    await scene.table.table.commit(meta, [Insert(keys.group_key("clicks"), group)])
-    elections = await open_elections(scene.other, create=True)
+    clicks, elections = await a_group(scene), await open_elections(scene.other, create=True)
     damage = Merge(keys.BOARD_KEY, {"shards": 0}, ANY)
     await scene.table.table.commit(keys.meta_partition(elections.name), [damage])
-    clicks = scene.other.group("clicks")
     for board in (scene.other, clicks):
         await a_tombstone(board, "gone")
         await an_action(board)
