@@ -17,6 +17,7 @@ from blackboard.events import BoardEvent, GroupTrouble, RunEnded
 from blackboard.handlers.handler import MOST_PARTITIONS, Handler, handlers_of
 from blackboard.handlers.registry import load
 from blackboard.protocol.additions import ensure
+from blackboard.rules.breaker import Backoff
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
@@ -245,6 +246,7 @@ def test_a_plain_function_that_blocks_holds_up_nothing_and_is_called_once_at_a_t
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(group_rows, "ANSWERED_WITHIN", 0.05)
     monkeypatch.setattr(group_rows, "UNANSWERED_EVERY", 0.0)
+    monkeypatch.setattr(group_rows, "REFUSED", Backoff(shortest=0.1, longest=0.1))
     freed, told, calls = threading.Event(), list[str](), list[str]()
 
     def names(_: object) -> Iterator[str]:
