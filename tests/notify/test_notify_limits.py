@@ -181,8 +181,11 @@ def test_a_worker_gives_up_before_another_may_take_over() -> None:
 
 
 @with_workers
-async def test_a_way_that_fails_or_hangs_holds_up_no_other(place: Workplace) -> None:
+async def test_a_way_that_fails_or_hangs_holds_up_no_other(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of the same route, and of another."""
+    monkeypatch.setattr(module, "SHUTDOWN_TIMEOUT", 0.1)
 
     class Hanging(Box):
         async def send(self, payload: Any) -> None:
@@ -482,6 +485,7 @@ async def test_a_line_that_is_full_leaves_the_rest_for_later(
     place: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "MOST_WAITING", 2)
+    monkeypatch.setattr(module, "SHUTDOWN_TIMEOUT", 0.1)
     box, at = Box(), await place.worker()
     box.refusals.extend([NOT_NOW] * 99)
     async with unconfirmed(monkeypatch), notifying(at, box) as notifier:
