@@ -95,7 +95,7 @@ def next_command(
         most = min(count, schedule.limits.runs or count)
         moments = [*islice(slots_after(schedule, later or now), most)]
         times = NextTimes(title=describe(schedule), zone=schedule.zone, moments=moments)
-        _print_times(times, json=chosen.json)
+        _print_times({"": times}, only="", json=chosen.json)
         return 0
     session = Session.start(chosen).with_defaults()
     if not ids:
@@ -103,8 +103,8 @@ def next_command(
         _print_runs(runs, now=now, json=chosen.json)
         return 0
     by_id = asyncio.run(_of_items(session, ids, after=after, count=count))
-    is_one = len(ids) == 1 and ids[0] in by_id
-    _print_times(by_id[ids[0]] if is_one else by_id, json=chosen.json)
+    only = ids[0] if len(ids) == 1 and ids[0] in by_id else None
+    _print_times(by_id, only=only, json=chosen.json)
     return 0
 
 
@@ -237,10 +237,10 @@ def _upcoming(
         yield from upcoming(item, settings, now=now, after=after)
 
 
-def _print_times(next_times: NextTimes | Mapping[str, NextTimes], *, json: bool) -> None:
-    by_id = {"": next_times} if isinstance(next_times, NextTimes) else next_times
+def _print_times(by_id: Mapping[str, NextTimes], *, only: str | None, json: bool) -> None:
+    """`only` is the one that was asked for by itself: JSON has its times, and not its id."""
     if not json:
-        click.echo("\n".join(line for item_times in by_id.values() for line in item_times.lines()))
+        click.echo("\n".join(line for times in by_id.values() for line in times.lines()))
         return
-    times = {key: [iso(moment) for moment in each.moments] for key, each in by_id.items()}
-    emit(times[""] if by_id is not next_times else times)
+    moments = {item_id: [iso(moment) for moment in by_id[item_id].moments] for item_id in by_id}
+    emit(moments if only is None else moments[only])
