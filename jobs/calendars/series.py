@@ -217,24 +217,28 @@ def _series(
         times, periods = _own_times(main, changes, window, budget), _periods(main)
         known = (*times, *(one.recurrence for one in periods))
         series_times = _SeriesTimes(known, points, start=start, written=written, days=days)
-        changes = _named(overrides, lambda one: series_times.one(one) or exact(one))
+        changes = _named(overrides, lambda at: series_times.one(at) or exact(at))
         own = [*_instances(times, main, changes), *periods]
-        excluded = [(one, series_times.named(one)) for one in main.exclusions]
-        over = {at for _one, named in excluded for at in named}
-        over |= {_text(exact(one).time) for one in main.exclusions}
-        changed = [(one, _text(one.recurrence.time)) for one in changes if one.recurrence]
-        taken = over.union(at for _one, at in changed)
-        instances = [one for one in own if one.recurrence not in taken]
-        idle = [(main, "EXDATE", one) for one, named in excluded if not named]
+        exclusions = [(at, series_times.named(at)) for at in main.exclusions]
+        excluded = {name for _at, names in exclusions for name in names}
+        excluded |= {_text(exact(at).time) for at in main.exclusions}
+        hidden = excluded.union(map(_recurrence_of, changes))
+        instances = [one for one in own if one.recurrence not in hidden]
         named = [(one, one.recurrence) for one in overrides if one.recurrence]
-        missed = [(one, "RECURRENCE-ID", at) for one, at in named if not series_times.named(at)]
-        strays = {one.number for one, _name, at in missed if window.has(at.wall.date())}
+        missed = [(one, at) for one, at in named if not series_times.named(at)]
+        strays = {one.number for one, at in missed if window.has(at.wall.date())}
+        idle = [(main, "EXDATE", at) for at, names in exclusions if not names]
+        idle += [(one, "RECURRENCE-ID", at) for one, at in missed]
         shown = {one.recurrence for one in instances}
-        for member, name, moment in (*idle, *missed):
-            is_old = member.sequence < main.sequence and window.has(moment.wall.date())
-            if is_old or shown.intersection(series_times.near(moment)):
-                member.mended.append(f"{name} {moment.text} is not a time of its series")
-        changes = [one for one, at in changed if at not in over or one.sequence >= main.sequence]
+        for member, name, at in idle:
+            is_outdated = member.sequence < main.sequence and window.has(at.wall.date())
+            if is_outdated or shown.intersection(series_times.near(at)):
+                member.mended.append(f"{name} {at.text} is not a time of its series")
+        changes = [
+            one
+            for one in changes
+            if one.sequence >= main.sequence or _recurrence_of(one) not in excluded
+        ]
     except MemoryError:
         raise
     except Exception as problem:  # noqa: BLE001 - a library may raise anything for a bad series
@@ -249,6 +253,12 @@ def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Ve
         one if one.recurrence is None else replace(one, recurrence=name(one.recurrence))
         for one in overrides
     ]
+
+
+def _recurrence_of(change: Vevent) -> str:
+    """The text of the time that a change to a series is of."""
+    assert change.recurrence is not None
+    return _text(change.recurrence.time)
 
 
 class _SeriesTimes:
@@ -335,7 +345,7 @@ def _own_times(
     times = {_text(one): one for one in (*firsts, *added)}
     for rule in main.rules:
         moments = list(islice(near(rule, begin - _DAY), SERIES_EVENTS + 1))
-        if len(moments) > SERIES_EVENTS:
+        if len(moments) > SERIES_EVENTS:  # those before the window take no place from its own
             before = [one for one in moments if one.wall < begin]
             moments = list(islice(near(rule, begin), SERIES_EVENTS + 1))
             if len(moments) > SERIES_EVENTS and moments.pop().wall < end:
