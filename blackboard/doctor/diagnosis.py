@@ -198,27 +198,34 @@ def diagnose(case: Case, bounds: Bounds) -> list[Finding]:
 
 def _bad(case: Case, key: str, bounds: Bounds) -> Finding:
     """What is wrong with a row of an id, what it means, and what to do."""
-    bad_row, family = case.bad[key], f"{key.partition(':')[0]}:"
+    bad_row = case.bad[key]
+    where = keys.partition(bounds.board, case.shard, bounds.shards)
+    problem = f"the row {key} in {where}: {bad_row.problem}: {_means(case, key, bounds)}"
+    is_grave = not key.startswith(keys.RUN)
+    return Finding(code=bad_row.code, subject=case.id, problem=problem, grave=is_grave)
+
+
+def _means(case: Case, key: str, bounds: Bounds) -> str:
+    """What it means that a row of an id cannot be read, and what to do."""
+    if case.bad[key].code == NEWER:
+        return "it is left to programs of that version"
+    family = f"{key.partition(':')[0]}:"
     means = _MEANS[family]
-    if bad_row.code == NEWER:
-        means = "it is left to programs of that version"
-    elif family == keys.RUN:
-        means = means if keys.fence_in(key) else "nothing goes by it (delete it)"
-    elif case.is_sealed and family != keys.ITEM:
-        means = "its item is not judged either"
-    elif case.item is None and family != keys.ITEM:
-        means = f"no item has it ({REPAIR} deletes it)"
-    elif family == keys.ITEM:
+    if family == keys.RUN:
+        return means if keys.fence_in(key) else "nothing goes by it (delete it)"
+    if family == keys.ITEM:
         is_known = keys.encode_id(case.id) == case.part
         remove = f"{_command('rm', case.id, bounds)} removes it" if is_known else "delete it"
-        means += f" (write good values into it, or {remove})"
-    elif family == keys.LOCK and may_be_held(case, bounds):
+        return f"{means} (write good values into it, or {remove})"
+    if case.is_sealed:
+        return "its item is not judged either"
+    if case.item is None:
+        return f"no item has it ({REPAIR} deletes it)"
+    if family == keys.LOCK and may_be_held(case, bounds):
         cancel = _command("cancel", case.id, bounds)
         after = span(_longest_held(bounds).total_seconds())
-        means = f"it is not overridden ({cancel} ends the run; {REPAIR} does, after {after})"
-    where = keys.partition(bounds.board, case.shard, bounds.shards)
-    problem = f"the row {key} in {where}: {bad_row.problem}: {means}"
-    return Finding(code=bad_row.code, subject=case.id, problem=problem, grave=family != keys.RUN)
+        return f"it is not overridden ({cancel} ends the run; {REPAIR} does, after {after})"
+    return means
 
 
 _MEANS = {

@@ -117,19 +117,9 @@ async def _examine_items(
             if item.state is State.ACTIVE:
                 types[item.type] += 1
             report.tombstones += item.state is State.REMOVED
-            bounds = judge.bounds(item)
-            findings = diagnose(case, bounds)
-            if any(finding.code in MENDED for finding in findings) or (
-                findings and judge.repairs(case, bounds)
-            ):
-                shard.doubt(keys.item_key(case.id))
-            elif findings:
+            if findings := judge.certain(case, item):
                 by_part[case.part] = findings
-        most = MOST_LOOKED_AT if request.without_histories else None
-        for looked, (part, tokens) in enumerate(islice(sorted(shard.doubtful.items()), most)):
-            if request.pause is not None and looked % LOOKED_AT == 0:
-                await request.pause()
-            by_part[part] = await judge.findings(part, tokens)
+        by_part |= await judge.doubtful()
         report.findings += [finding for part in sorted(by_part) for finding in by_part[part]]
         report.findings += shard.foreign
         report.items += shard.rows[keys.ITEM]
@@ -214,6 +204,29 @@ class _Judge:
             served=item is not None and item.type in self._served,
             paused=self._shard.paused,
         )
+
+    def certain(self, case: Case, item: Item) -> list[Finding]:
+        """What is wrong with an item by its rows as a scan found them, one after the other. Where a
+        repair mends that, the item is in doubt instead.
+        """
+        bounds = self.bounds(item)
+        findings = diagnose(case, bounds)
+        is_mended = any(finding.code in MENDED for finding in findings)
+        if is_mended or (findings and self.repairs(case, bounds)):
+            self._shard.doubt(keys.item_key(case.id))
+            return []
+        return findings
+
+    async def doubtful(self) -> dict[str, list[Finding]]:
+        """What is wrong with the ids that are in doubt, by their part of keys."""
+        most = MOST_LOOKED_AT if self._request.without_histories else None
+        found: dict[str, list[Finding]] = {}
+        in_doubt = islice(sorted(self._shard.doubtful.items()), most)
+        for looked, (part, tokens) in enumerate(in_doubt):
+            if self._request.pause is not None and looked % LOOKED_AT == 0:
+                await self._request.pause()
+            found[part] = await self.findings(part, tokens)
+        return found
 
     async def findings(self, part: str, tokens: Collection[str]) -> list[Finding]:
         """What is wrong with the rows of an id at one moment, as `look` reads them; repaired, if
