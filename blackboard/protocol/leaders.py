@@ -54,29 +54,41 @@ async def read_elections(board: BoardTable, name: str | None = None) -> Election
     no election of that name, or the elections' board cannot be used; BadRow where the row of that
     election cannot be read. A group has none.
     """
-    leaders = keys.leaders_board(board.name)
-    meta = keys.meta_partition(leaders)
-    is_group = bool(keys.group_of(board.name))
-    own = None if is_group else await board.group(keys.LEADERS).own_row()
-    if own is None:
-        if [row async for row in board.table.scan(leaders, limit=1)]:
-            raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
-        result = Elections(statuses=(), now=await board.table.now())
-    elif trouble := board_trouble(own, meta):
-        raise BadInput("board", trouble)
+    if await _has_elections(board):
+        result = await _read(await open_elections(board), name)
     else:
-        elections = await open_elections(board)
-        items = [item async for item in elections.items() if name is None or item.id == name]
-        status = await read_status(elections, items)
-        bad = elections.unreadable + elections.newer
-        if name is not None and keys.item_key(name) in bad:
-            raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
-        result = Elections(
-            statuses=status.statuses, now=status.now, unreadable=bad if name is None else ()
-        )
+        result = Elections(statuses=(), now=await board.table.now())
     if name is not None and not result.statuses:
         raise BadInput("name", f"no election {name!r} on this board", "`blackboard leader`")
     return result
+
+
+async def _has_elections(board: BoardTable) -> bool:
+    """Whether a board has a board of elections. Raises BadInput where that cannot be used."""
+    if keys.group_of(board.name):
+        return False
+    elections = board.group(keys.LEADERS)
+    meta = keys.meta_partition(elections.name)
+    own = await elections.own_row()
+    if own is not None:
+        if trouble := board_trouble(own, meta):
+            raise BadInput("board", trouble)
+        return True
+    if [row async for row in board.table.scan(elections.name, limit=1)]:
+        raise BadInput("board", f"the row {keys.BOARD_KEY} in {meta} is lost", LOST)
+    return False
+
+
+async def _read(elections: BoardTable, name: str | None) -> Elections:
+    """All elections, or only the one called `name`. Raises BadRow for that one alone."""
+    items = [item async for item in elections.items() if name is None or item.id == name]
+    status = await read_status(elections, items)
+    unreadable: Sequence[str] = elections.unreadable + elections.newer
+    if name is not None:
+        if keys.item_key(name) in unreadable:
+            raise BadRow(keys.item_key(name), "it cannot be read", board=elections.name)
+        unreadable = ()
+    return Elections(statuses=status.statuses, now=status.now, unreadable=unreadable)
 
 
 async def make_again(elections: BoardTable) -> None:
