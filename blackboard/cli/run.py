@@ -115,17 +115,22 @@ async def _request(
             return code
         requests = [request for request in asked if request is not None]
         followed = await follow(board, requests, patience=seconds, report=_report)
+    return _print_runs(items, followed, json=session.chosen.json)
+
+
+def _print_runs(items: Sequence[Item], followed: Sequence[Followed], *, json: bool) -> int:
+    """Prints how the run of each item ended. Returns the exit code."""
     by_id = {result.asked.item.id: result for result in followed}
-    results = [by_id.get(item.id) for item in items]
-    if session.chosen.json:
-        emit([_record(item, result) for item, result in zip(items, results, strict=True)])
-    for item, result in zip(items, results, strict=True):
+    results = [(item, by_id.get(item.id)) for item in items]
+    if json:
+        emit([_record(item, result) for item, result in results])
+    for item, result in results:
         line = f"{item.id} {result.words if result else GONE}"
         if result is None or result.run is None:
             note(line)
-        elif not session.chosen.json:
+        elif not json:
             click.echo(one_line(line))
-    return 0 if all(result is not None and result.good for result in results) else 1
+    return 0 if all(result is not None and result.good for _, result in results) else 1
 
 
 def _record(item: Item, followed: Followed | None) -> dict[str, Any]:
