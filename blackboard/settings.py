@@ -422,30 +422,32 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
     """A validation error with its line, and the name that was probably meant."""
     problem, _, where = message.partition(" - at `")
     path = _path(where.rstrip("`"), data)
-    section = str(path[0]) if path else ""
     field, remedy = _field(path), ""
-    kinds = re.fullmatch(r"Expected `(.+)`, got `(.+)`", problem)
-    if kinds:
+    if kinds := re.fullmatch(r"Expected `(.+)`, got `(.+)`", problem):
         problem, remedy = _of_another_kind(kinds[1].removesuffix(" | null"), kinds[2])
-    name = re.search(r"field `([^`]+)`", problem)
-    if name:
+    if name := re.search(r"field `([^`]+)`", problem):
         field = name[1]
+        if "unknown" in problem:
+            problem, remedy = "there is no such setting", _meant_instead(field, path)
+        else:
+            problem, remedy = "it is missing", f"add a line {field} = ..."
         path = (*path, field)
-    if name and "unknown" in problem:
-        kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
-        names = kind.__struct_fields__
-        near = difflib.get_close_matches(_OPTIONS.get(field, field), names, 1)
-        tables = _TABLES.items()
-        home = next((name for name, table in tables if field in table.__struct_fields__), None)
-        remedy = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
-        if home and home != section and not near:
-            remedy = f"write it below [{home}]"
-        elif section == "items" and not near:
-            remedy = f"for its handler, params = {{ {field} = ... }}; {remedy}"
-        problem = "there is no such setting"
-    elif name:
-        problem, remedy = "it is missing", f"add a line {field} = ..."
     return BadInput(field, f"{file}:{line_of(text, path)}: {problem}", remedy)
+
+
+def _meant_instead(field: str, path: tuple[str | int, ...]) -> str:
+    """What was probably meant by a setting that the table at `path` does not have."""
+    section = str(path[0]) if path else ""
+    kind = RouteTable if path[:2] == ("notify", "routes") else _TABLES.get(section, Settings)
+    names = kind.__struct_fields__
+    if near := difflib.get_close_matches(_OPTIONS.get(field, field), names, 1):
+        return f"did you mean {near[0]}?"
+    tables = _TABLES.items()
+    home = next((name for name, table in tables if field in table.__struct_fields__), section)
+    if home != section:
+        return f"write it below [{home}]"
+    of_params = f"for its handler, params = {{ {field} = ... }}; " if section == "items" else ""
+    return f"{of_params}known here: {', '.join(names)}"
 
 
 def _field(path: Sequence[str | int]) -> str:
