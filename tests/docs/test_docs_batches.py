@@ -4,7 +4,8 @@ every one of the table is sent.
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from blackboard.model import Applied, Outcome, State, replace
@@ -30,12 +31,14 @@ class Recorder:
         self.scene = scene
         self.said: set[str] = set()
 
-    def stop(self, verb: str) -> None:
-        """All batches since the last stop were of this verb."""
-        assert self.scene.table.batches, verb
-        for ops in self.scene.table.batches:
-            self.said.add(f"{verb}: {told(ops)}")
-        self.scene.table.batches.clear()
+    @contextmanager
+    def of(self, verb: str, *, last: bool = False) -> Iterator[None]:
+        """All batches that are sent meanwhile, or the last one alone, are of this verb."""
+        batches = self.scene.table.batches
+        batches.clear()
+        yield
+        assert batches, verb
+        self.said |= {f"{verb}: {told(ops)}" for ops in (batches[-1:] if last else batches)}
 
 
 def told(ops: Sequence[Op]) -> str:
@@ -59,124 +62,120 @@ def promised() -> set[str]:
     return found
 
 
+async def a_run(scene: Scene, sent: Recorder) -> None:
+    """Add, claim, renew, release; and edits meanwhile."""
+    board, mark = scene.board, scene.mark()
+    with sent.of("add"):
+        await scene.add()
+        await scene.add("paused")
+    with sent.of("claim"):
+        made = await scene.claimed()
+    with sent.of("renew"):
+        renewed = await claims.renew(board, made)
+    assert renewed is not None
+    with sent.of("save"):
+        assert await save(board, renewed, '"p57"') is not None
+    with sent.of("adopt"):
+        assert await claims.adopt(board, await scene.lock()) is not None
+    with sent.of("edit"):
+        await edits.edit(board, "davis", says(every="2h"))
+    with sent.of("run now"):
+        await edits.run_now(board, "davis")
+    with sent.of("pause"):
+        await edits.pause(board, "davis", mark)
+    with sent.of("resume"):
+        await edits.resume(board, "davis", mark)
+    with sent.of("adopt"):
+        again = await claims.adopt(board, await scene.lock())
+    assert again is not None
+    with sent.of("release"):
+        await scene.let_go(again)
+    await scene.let_go(await scene.claimed())
+    with sent.of("run now"):
+        await edits.run_now(board, "davis")
+
+
+async def without_a_run(scene: Scene, sent: Recorder) -> None:
+    """While an item waits, while it is paused, when it is done."""
+    board, mark = scene.board, scene.mark()
+    with sent.of("edit"):
+        await edits.edit(board, "davis", says(every="2h", retries=1))
+        await edits.edit(board, "davis", says(every="3h"))
+    scene.later(minutes=1)
+    with sent.of("run now"):
+        await edits.run_now(board, "davis")
+    with sent.of("pause"):
+        await edits.pause(board, "davis", mark)
+    with sent.of("edit"):
+        await edits.edit(board, "davis", says(every="4h"))
+    with sent.of("resume"):
+        await edits.resume(board, "davis", mark)
+    for name in ("again", "other"):
+        await scene.add(name, at="2026-01-01T00:00:00Z")
+        await scene.let_go(await scene.claimed(name))
+        assert (await scene.item(name)).state is State.DONE
+    with sent.of("edit"):
+        await edits.edit(board, "other", says(every="4h"))
+    with sent.of("run now"):
+        await edits.run_now(board, "again")
+    await scene.let_go(await scene.claimed("again"))
+    with sent.of("remove"):
+        await edits.remove(board, "again")
+    with sent.of("edit"):
+        await edits.edit(board, "other", says(every="5h"))
+    await edits.edit(board, "davis", says(cron="0 * * * *", missed="none"))
+    missed = await scene.token()
+    with sent.of("pass over a missed slot"):
+        assert await claims.pass_over(board, missed, move=Move.SKIP)
+
+
+async def taken_away(scene: Scene, sent: Recorder) -> None:
+    """Overridden, unlocked, cancelled, removed; and who comes late."""
+    board, mark = scene.board, scene.mark()
+    await edits.edit(board, "davis", says(every="1h", stale_after="10s"))
+    await edits.run_now(board, "davis")
+    late = await scene.claimed(owner="late")
+    scene.later(minutes=1)
+    with sent.of("override"):
+        assert await claims.override(board, await scene.lock(), owner="me") is not None
+    with sent.of("late", last=True):
+        await scene.let_go(late)
+    await edits.pause(board, "davis", mark)
+    scene.later(minutes=1)
+    with sent.of("override, nothing is run"):
+        assert await claims.override(board, await scene.lock(), owner="me") is None
+    for verb in (edits.unlock, edits.cancel):
+        for paused in (False, True):
+            await edits.resume(board, "davis", mark)
+            await edits.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
+            held = await scene.claimed()
+            if paused:
+                await edits.pause(board, "davis", mark)
+            with sent.of(verb.__name__):
+                await verb(board, "davis", mark, fence=held.fence)
+    with sent.of("remove"):
+        await edits.remove(board, "davis")
+    with sent.of("add"):
+        await scene.add()
+    with sent.of("remove"):
+        await edits.remove(board, "davis")
+    await scene.add()
+    await scene.claimed()
+    with sent.of("remove"):
+        await edits.remove(board, "davis")
+    gone = await scene.item()
+    scene.later(days=91)
+    assert is_expired(gone, retention=Retention(), now=scene.clock.now())
+    with sent.of("delete a tombstone", last=True):
+        await delete_tombstones(board, [gone], pause=partial(asyncio.sleep, 0))
+
+
 def test_every_batch_that_is_sent_is_in_the_table_and_every_one_of_the_table_is_sent() -> None:
     async def story() -> set[str]:
         scene = await scene_in_memory()
         sent = Recorder(scene)
-        board, mark = scene.board, scene.mark()
-
-        # add, claim, renew, release
-        await scene.add()
-        await scene.add("paused")
-        sent.stop("add")
-        made = await scene.claimed()
-        sent.stop("claim")
-        renewed = await claims.renew(board, made)
-        assert renewed is not None
-        sent.stop("renew")
-        assert await save(board, renewed, '"p57"') is not None
-        sent.stop("save")
-        adopted = await claims.adopt(board, await scene.lock())
-        assert adopted is not None
-        sent.stop("adopt")
-        await edits.edit(board, "davis", says(every="2h"))
-        sent.stop("edit")
-        await edits.run_now(board, "davis")
-        sent.stop("run now")
-        await edits.pause(board, "davis", mark)
-        sent.stop("pause")
-        await edits.resume(board, "davis", mark)
-        sent.stop("resume")
-        again = await claims.adopt(board, await scene.lock())
-        assert again is not None
-        sent.stop("adopt")
-        await scene.let_go(again)
-        sent.stop("release")
-        await scene.let_go(await scene.claimed())
-        scene.table.batches.clear()
-        await edits.run_now(board, "davis")
-        sent.stop("run now")
-
-        # while it waits, while it is paused, when it is done
-        await edits.edit(board, "davis", says(every="2h", retries=1))
-        sent.stop("edit")
-        await edits.edit(board, "davis", says(every="3h"))
-        sent.stop("edit")
-        scene.later(minutes=1)
-        await edits.run_now(board, "davis")
-        sent.stop("run now")
-        await edits.pause(board, "davis", mark)
-        sent.stop("pause")
-        await edits.edit(board, "davis", says(every="4h"))
-        sent.stop("edit")
-        await edits.resume(board, "davis", mark)
-        sent.stop("resume")
-        for name in ("again", "other"):
-            await scene.add(name, at="2026-01-01T00:00:00Z")
-            await scene.let_go(await scene.claimed(name))
-            assert (await scene.item(name)).state is State.DONE
-        scene.table.batches.clear()
-        await edits.edit(board, "other", says(every="4h"))
-        sent.stop("edit")
-        await edits.run_now(board, "again")
-        sent.stop("run now")
-        await scene.let_go(await scene.claimed("again"))
-        scene.table.batches.clear()
-        await edits.remove(board, "again")
-        sent.stop("remove")
-        await edits.edit(board, "other", says(every="5h"))
-        sent.stop("edit")
-        await edits.edit(board, "davis", says(cron="0 * * * *", missed="none"))
-        scene.table.batches.clear()
-        missed = await scene.token()
-        assert await claims.pass_over(board, missed, move=Move.SKIP)
-        sent.stop("pass over a missed slot")
-
-        # taken away: overridden, unlocked, cancelled, removed; and who comes late
-        await edits.edit(board, "davis", says(every="1h", stale_after="10s"))
-        await edits.run_now(board, "davis")
-        late = await scene.claimed(owner="late")
-        scene.later(minutes=1)
-        scene.table.batches.clear()
-        over = await claims.override(board, await scene.lock(), owner="me")
-        assert over is not None
-        sent.stop("override")
-        scene.table.batches.clear()
-        await scene.let_go(late)
-        sent.said.add(f"late: {told(scene.table.batches[-1])}")
-        scene.table.batches.clear()
-        await edits.pause(board, "davis", mark)
-        scene.later(minutes=1)
-        scene.table.batches.clear()
-        assert await claims.override(board, await scene.lock(), owner="me") is None
-        sent.stop("override, nothing is run")
-        for verb in (edits.unlock, edits.cancel):
-            for paused in (False, True):
-                await edits.resume(board, "davis", mark)
-                await edits.run_now(board, "davis", trigger=f"{verb.__name__} {paused}")
-                held = await scene.claimed()
-                if paused:
-                    await edits.pause(board, "davis", mark)
-                scene.table.batches.clear()
-                await verb(board, "davis", mark, fence=held.fence)
-                sent.stop(verb.__name__)
-        scene.table.batches.clear()
-        await edits.remove(board, "davis")
-        sent.stop("remove")
-        await scene.add()
-        sent.stop("add")
-        await edits.remove(board, "davis")
-        sent.stop("remove")
-        await scene.add()
-        await scene.claimed()
-        scene.table.batches.clear()
-        await edits.remove(board, "davis")
-        sent.stop("remove")
-        gone = await scene.item()
-        scene.later(days=91)
-        assert is_expired(gone, retention=Retention(), now=scene.clock.now())
-        await delete_tombstones(board, [gone], pause=partial(asyncio.sleep, 0))
-        sent.said.add(f"delete a tombstone: {told(scene.table.batches[-1])}")
+        for part in (a_run, without_a_run, taken_away):
+            await part(scene, sent)
         return sent.said
 
     sent = asyncio.run(story())
