@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import threading
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import chdir
 from pathlib import Path
@@ -249,18 +250,20 @@ def called_in(folder: Path, *args: str) -> None:
         assert called(list(args)) == 0
 
 
+def texts_of(attributes: Iterable[Any]) -> dict[str, str]:
+    return {pair.key: pair.value.string_value for pair in attributes}
+
+
 def received(collector: Listener) -> dict[tuple[str, str], Any]:
     """The spans that were sent, by name and item, and by the name of their service."""
     found = {}
-    for one in collector.asked:
-        if one.path == "/v1/traces":
-            for group in ExportTraceServiceRequest.FromString(one.body).resource_spans:
-                about = {pair.key: pair.value.string_value for pair in group.resource.attributes}
-                for scope in group.scope_spans:
-                    for span in scope.spans:
-                        said = {pair.key: pair.value.string_value for pair in span.attributes}
-                        item = said.get("blackboard.item", "")
-                        found[f"{span.name} {item}".strip(), about["service.name"]] = span
+    sent = [one.body for one in collector.asked if one.path == "/v1/traces"]
+    requests = map(ExportTraceServiceRequest.FromString, sent)
+    for group in [group for request in requests for group in request.resource_spans]:
+        service = texts_of(group.resource.attributes)["service.name"]
+        for span in [span for scope in group.scope_spans for span in scope.spans]:
+            item = texts_of(span.attributes).get("blackboard.item", "")
+            found[f"{span.name} {item}".strip(), service] = span
     return found
 
 
