@@ -83,22 +83,22 @@ class NoneInState(BadInput):
         super().__init__("state", f"no item is {state}")
 
 
-class StillRuns(BlackboardError):
-    """An item cannot get another type or checkpoint while it runs: its run is of the type, and
-    saves checkpoints of its own.
-    """
-
-    def __init__(self, item_id: str, noun: str) -> None:
-        remedy = "`pause` it and wait for its end, or `cancel` it"
-        super().__init__(f"{item_id} runs, and gets no other {noun} until its end: {remedy}")
-
-
 class Unchangeable(BlackboardError):
     """An item cannot be changed so, as it is now. Others of the same command can."""
 
     def __init__(self, item_id: str, words: str) -> None:
         super().__init__(f"{item_id} {words}")
         self.words = words
+
+
+class StillRuns(Unchangeable):
+    """An item cannot get another type or checkpoint while it runs: its run is of the type, and
+    saves checkpoints of its own.
+    """
+
+    def __init__(self, item_id: str, noun: str) -> None:
+        remedy = "`pause` it and wait for its end, or `cancel` it"
+        super().__init__(item_id, f"runs, and gets no other {noun} until its end: {remedy}")
 
 
 class BeingRenamed(Unchangeable):

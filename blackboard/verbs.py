@@ -26,6 +26,8 @@ class Answer(Struct, frozen=True, kw_only=True):
     details: Sequence[str] = ()
     """The names of what was changed, for the record of the action."""
     no: bool = False
+    exit_code: int = 1
+    """The command's, where the answer is no."""
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:

@@ -249,13 +249,12 @@ class _Edit:
     """The time of this host, and of the store as soon as that was asked."""
 
     async def check(self, board: BoardTable, items: Sequence[Item]) -> None:
-        """All or none: an edit that one item refuses changes none."""
+        """All or none: an edit that is bad input for one item changes none."""
         self.now = await board.table.now()
         if self.item_type is not None:
             await _warn_unserved(self.session, board, self.item_type)
-        checkpoint = self._checkpoint(board)
+        self._checkpoint(board)
         for item in items:
-            edits.check_ended(item, item_type=self.item_type, checkpoint=checkpoint)
             with many.naming(item, among=items):
                 self._check(board, item)
 

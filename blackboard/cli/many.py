@@ -14,7 +14,7 @@ from blackboard.cli.progress import ProgressBar, counted, progress
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
 from blackboard.display.item_queries import select
-from blackboard.errors import BadInput, Missing, Unchangeable
+from blackboard.errors import BadInput, BlackboardError, Missing, Unchangeable
 from blackboard.model import Item
 from blackboard.protocol import additions
 from blackboard.protocol.actions import Done, record_action, recording_action
@@ -152,11 +152,19 @@ async def recording(
 GONE = "was removed by another command meanwhile"
 
 
-def gone_meanwhile(item: Item) -> Answer:
-    """The answer for one of many items that is missing since they were read: the others are changed
-    nevertheless.
+def refused(item: Item, problem: BlackboardError, *, among: Sequence[Item]) -> Answer:
+    """The answer for one of the items that cannot be changed: the others are changed nevertheless.
+    Raises the problem again if it is the only one, and the problem is more than that.
     """
-    return Answer(item=item, words=GONE, changed=False, no=True)
+    if isinstance(problem, Unchangeable):
+        words = problem.words
+    elif len(among) == 1:
+        raise problem
+    elif isinstance(problem, Missing):
+        return Answer(item=item, words=GONE, changed=False, no=True)
+    else:
+        words = f"is left after an error: {problem}"
+    return Answer(item=item, words=words, changed=False, no=True, exit_code=problem.exit_code)
 
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
@@ -176,8 +184,9 @@ async def change_each(
 ) -> int:
     """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
     it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
-    raises. A copy whose rename is not done is left as it is. Those that were changed are recorded
-    as one action, as `verb`. With `damaged` it changes those whose rows cannot be read, too.
+    raises. After that each is for itself: what one refuses, such as the copy of a rename that is
+    not done, is done to the others. Those that were changed are recorded as one action, as `verb`.
+    With `damaged` it changes those whose rows cannot be read, too.
     """
     async with session.board() as board:
         async with counted(board, "reading items") as through:
@@ -189,12 +198,8 @@ async def change_each(
         async def changed(item: Item) -> None:
             try:
                 answer = await change(board, item)
-            except Unchangeable as refused:  # the others are changed nevertheless
-                answer = Answer(item=item, words=refused.words, changed=False, no=True)
-            except Missing:
-                if len(items) == 1:
-                    raise
-                answer = gone_meanwhile(item)
+            except BlackboardError as problem:
+                answer = refused(item, problem, among=items)
             by_id[item.id] = answer
             if answer.changed:
                 done.ids.add(item.id)
@@ -217,7 +222,7 @@ async def note_pause(board: BoardTable) -> None:
 
 
 async def print_answers(session: Session, board: BoardTable, answers: Sequence[Answer]) -> int:
-    """Print the answers, for people the first ones; the exit code, 1 where one is no."""
+    """Print the answers, for people the first ones; the exit code, not 0 where one is no."""
     if session.chosen.json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []
@@ -234,4 +239,4 @@ async def print_answers(session: Session, board: BoardTable, answers: Sequence[A
                 note(line)
             elif not session.chosen.json:
                 click.echo(line)
-    return 1 if any(answer.no for answer in answers) else 0
+    return max((answer.exit_code for answer in answers if answer.no), default=0)

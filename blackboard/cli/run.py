@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from blackboard.cli.follow import Followed, follow
-from blackboard.cli.many import GONE, for_each, gone_meanwhile, note_pause, print_answers, recording
+from blackboard.cli.many import (
+    for_each,
+    naming,
+    note_pause,
+    print_answers,
+    recording,
+    refused,
+)
 from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
 from blackboard.cli.output import echo_beside, emit, note
 from blackboard.cli.session import Session, completed, interrupted_by
@@ -16,7 +23,7 @@ from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.columns import run_outcome
 from blackboard.display.escaping import one_line, shown, shown_lines
 from blackboard.display.item_queries import select
-from blackboard.errors import BadInput, BlackboardError, Missing
+from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_params_size
 from blackboard.model import Item, Outcome
 from blackboard.phrases import command, plural
@@ -59,8 +66,8 @@ def run_command(
     pairs: tuple[str, ...],
 ) -> int:
     """Make items due now, or once more when they are running; --set is for this run alone. The
-    schedule stays as it is. Where one of the items is paused, nothing is requested, and the exit
-    code is 1.
+    schedule stays as it is. An item that is paused, or has no room for one more request, is named,
+    and the exit code is 1; the others are requested.
     """
     if timeout and not wait:
         raise BadInput("timeout", "it says how long to wait", "use it with --wait")
@@ -74,6 +81,7 @@ def run_command(
         )
     if trigger == "":
         raise BadInput("trigger", "it is empty", "name what asks for the run, or leave it out")
+    edits.check_trigger(trigger or "")
     seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None
     parse_pairs(pairs)
     session = Session.start(chosen)
@@ -93,87 +101,95 @@ async def _request(
     wait: bool,
     seconds: float | None,
 ) -> int:
-    """Request a run of each item, and follow the runs if `wait` says so. What one item refuses by
-    itself is refused before any is asked for.
+    """Request a run of each item, and follow the runs if `wait` says so. Params that one item
+    cannot have are refused before any is asked for; after that each item is for itself.
     """
     async with session.board() as board:
         items = await select(board, ids, exact=session.chosen.exact)
-        if paused := [item for item in items if item.is_paused]:
-            answers = [
-                Answer(item=item, words=_refusal(item), changed=False, no=True) for item in paused
-            ]
-            return await print_answers(session, board, answers)
-        onces = [checked_once(item, pairs, limit=board.table.max_value) for item in items]
-        asked = await _ask_for_each(session, board, items, onces, trigger=trigger)
+        open_items = [item for item in items if not item.is_paused]
+        onces = []
+        for item in open_items:
+            with naming(item, among=items):
+                onces.append(checked_once(item, pairs, limit=board.table.max_value))
+        asked = await _ask_for_each(
+            session, board, [*zip(open_items, onces, strict=True)], among=items, trigger=trigger
+        )
         if not wait:
             answers = [
-                gone_meanwhile(item) if request is None else _answer(request, trigger)
-                for item, request in zip(items, asked, strict=True)
+                _answer(asked[item.id], trigger) if item.id in asked else _paused(item)
+                for item in items
             ]
             code = await print_answers(session, board, answers)
-            await note_pause(board)
+            if any(not answer.no for answer in answers):
+                await note_pause(board)
             return code
-        requests = [request for request in asked if request is not None]
+        requests = [one for one in asked.values() if isinstance(one, Requested)]
         followed = await follow(board, requests, patience=seconds, report=_report)
-    return _print_runs(items, followed, json=session.chosen.json)
+    refusals = {end_id: end for end_id, end in asked.items() if isinstance(end, Answer)}
+    runs = {result.asked.item.id: result for result in followed}
+    ends = [runs.get(item.id) or refusals.get(item.id) or _paused(item) for item in items]
+    return _print_ends(items, ends, json=session.chosen.json)
 
 
-def _print_runs(items: Sequence[Item], followed: Sequence[Followed], *, json: bool) -> int:
-    """Prints how the run of each item ended. Returns the exit code."""
-    by_id = {result.asked.item.id: result for result in followed}
-    results = [(item, by_id.get(item.id)) for item in items]
+def _print_ends(items: Sequence[Item], ends: Sequence[Followed | Answer], *, json: bool) -> int:
+    """Prints how the run of each item ended, or why there was none. Returns the exit code."""
     if json:
-        emit([_record(item, result) for item, result in results])
-    for item, result in results:
-        line = f"{item.id} {result.words if result else GONE}"
-        if result is None or result.run is None:
+        emit([_record(item, end) for item, end in zip(items, ends, strict=True)])
+    for item, end in zip(items, ends, strict=True):
+        line = f"{item.id} {end.words}"
+        if isinstance(end, Answer) or end.run is None:
             note(line)
         elif not json:
             click.echo(one_line(line))
-    return 0 if all(result is not None and result.good for _, result in results) else 1
+    return 0 if all(isinstance(end, Followed) and end.good for end in ends) else 1
 
 
-def _record(item: Item, followed: Followed | None) -> dict[str, Any]:
-    """What became of a request; None: the item was removed before the run could be requested."""
-    if followed is None:
-        return {"id": item.id, "end": "gone", "message": GONE, "run": None}
-    run = followed.run and run_record(followed.run)
-    return {"id": item.id, "end": followed.end, "message": followed.words, "run": run}
+def _record(item: Item, end: Followed | Answer) -> dict[str, Any]:
+    """What became of a request, or the answer that there was none."""
+    if isinstance(end, Answer):
+        return {"id": item.id, "end": "refused", "message": end.words, "run": None}
+    run = end.run and run_record(end.run)
+    return {"id": item.id, "end": end.end, "message": end.words, "run": run}
 
 
 async def _ask_for_each(
     session: Session,
     board: BoardTable,
-    items: Sequence[Item],
-    onces: Sequence[dict[str, Any]],
+    wanted: Sequence[tuple[Item, dict[str, Any]]],
     *,
+    among: Sequence[Item],
     trigger: str,
-) -> list[Requested | None]:
-    """Requests a run of each item. None: another command has removed it meanwhile."""
+) -> dict[str, Requested | Answer]:
+    """Requests a run, with params of its own, of each item that is wanted `among` those that are
+    named; by its id, the request, or the answer that there is none.
+    """
 
-    async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested | None:
+    async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested | Answer:
         item, once = asked
         try:
             request = await edits.run_now(board, item.id, trigger=trigger, once=once)
-        except Missing:
-            if len(items) == 1:
-                raise
-            return None
+        except BlackboardError as problem:
+            return refused(item, problem, among=among)
         if request.changed:
             done.ids.add(item.id)
             done.details.extend(param_names(once))
         return request
 
-    async with recording(session, board, "run", [item.id for item in items]) as done:
-        return await for_each([*zip(items, onces, strict=True)], ask, "requesting")
+    if not wanted:
+        return {}
+    names = [item.id for item, _ in wanted]
+    async with recording(session, board, "run", names) as done:
+        results = await for_each(wanted, ask, "requesting")
+    return dict(zip(names, results, strict=True))
 
 
 def _report(item_id: str, words: str) -> None:
     note(f"{item_id} {words}", verbatim=True)
 
 
-def _refusal(item: Item) -> str:
-    return f"is paused: {command('resume', item.id)} first; nothing is requested"
+def _paused(item: Item) -> Answer:
+    words = f"is paused: {command('resume', item.id)} first"
+    return Answer(item=item, words=words, changed=False, no=True)
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
@@ -187,7 +203,9 @@ def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, A
     return once
 
 
-def _answer(asked: Requested, trigger: str) -> Answer:
+def _answer(asked: Requested | Answer, trigger: str) -> Answer:
+    if isinstance(asked, Answer):
+        return asked
     return Answer(item=asked.item, words=_due(asked, trigger), changed=asked.changed)
 
 
@@ -215,7 +233,7 @@ def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:
             if len(items) != 1:
                 raise BadInput("id", "one item at a time runs here", "name one id")
             if items[0].is_paused:
-                raise BlackboardError(shown(f"{items[0].id} {_refusal(items[0])}"))
+                raise BlackboardError(shown(f"{items[0].id} {_paused(items[0]).words}"))
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
     item, once = asyncio.run(find())

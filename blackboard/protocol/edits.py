@@ -392,16 +392,8 @@ async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int
     return await change_item(board, item_id, build, write=change_ops)
 
 
-async def run_now(
-    board: BoardTable, item_id: str, *, trigger: str = "", once: Mapping[str, object] | None = None
-) -> Requested:
-    """Requests one run now, or in its turn behind the one that runs and earlier requests; `once` is
-    laid over its params. The same `trigger` twice is one run, as long as the item remembers it
-    (`rules/applied.py`). The schedule stays as it was.
-
-    Raises BadInput for a trigger that is named as an addition or a rename, BlackboardError when the
-    item is paused, or has no room for one more request.
-    """
+def check_trigger(trigger: str) -> None:
+    """Raises BadInput for what cannot be the name of a request."""
     for kept in OWN:
         if trigger.startswith(kept):
             problem = f"{trigger[:LONGEST_NAME]!r} begins as the names that blackboard gives"
@@ -412,6 +404,19 @@ async def run_now(
             f"{trigger[:LONGEST_NAME]!r}... has {len(trigger):,} characters",
             f"{LONGEST_NAME} at the most",
         )
+
+
+async def run_now(
+    board: BoardTable, item_id: str, *, trigger: str = "", once: Mapping[str, object] | None = None
+) -> Requested:
+    """Requests one run now, or in its turn behind the one that runs and earlier requests; `once` is
+    laid over its params. The same `trigger` twice is one run, as long as the item remembers it
+    (`rules/applied.py`). The schedule stays as it was.
+
+    Raises BadInput for a trigger that is named as an addition or a rename, Unchangeable when the
+    item is paused, or has no room for one more request.
+    """
+    check_trigger(trigger)
     if once:
         check_no_params(board.name)
     name = trigger or board.chance.nonce()
@@ -421,7 +426,7 @@ async def run_now(
     def build(item: Item, now: datetime) -> Item:
         nonlocal made
         if item.is_paused:
-            raise BlackboardError(f"{item_id} is paused: `resume` it first")
+            raise Unchangeable(item_id, "is paused: `resume` it first")
         made = requested(item, name=name, once=params, now=now)
         _check_room(made.item, limit=board.table.max_value)
         return made.item
@@ -452,10 +457,8 @@ def _check_room(item: Item, *, limit: int) -> None:
         problem = f"the requests that wait would take {size:,} characters of {limit:,}"
     else:
         return
-    raise BlackboardError(
-        f"{item.id} cannot be asked to run once more: {problem}. Ask again when some have run "
-        "(`why` counts them)"
-    )
+    words = f"cannot be asked to run once more: {problem}. Ask again when some have run"
+    raise Unchangeable(item.id, f"{words} (`why` counts them)")
 
 
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:

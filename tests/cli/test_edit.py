@@ -109,13 +109,19 @@ def test_what_one_item_refuses_is_done_to_none(davis: CommandLine) -> None:
     assert spec(davis).every == "8h"
 
 
-def test_no_item_gets_another_type_while_one_of_them_runs(davis: CommandLine) -> None:
+@pytest.mark.parametrize(
+    ("args", "noun"), [(["--type", "feed"], "type"), (["--checkpoint", "7"], "checkpoint")]
+)
+def test_what_runs_is_named_and_the_others_get_another_type_or_checkpoint(
+    davis: CommandLine, args: list[str], noun: str
+) -> None:
     davis("add", "berkeley", "eugene", "--type", "calendars", "--every", "8h")
     davis.start("eugene")
-    before = davis.rows()
-    said = davis("edit", "*", "--type", "shell", code=1)
-    assert "eugene runs, and gets no other type" in said.err
-    assert davis.rows() == before
+    said = davis("edit", "eugene", "berkeley", *args, code=1)
+    assert f"blackboard: eugene runs, and gets no other {noun} until its end" in said.err
+    assert said.out.startswith("berkeley is changed (")
+    (action,) = [one for one in davis("log", "--actions", "--json").json if one["verb"] == "edit"]
+    assert action["ids"] == ["berkeley"]
 
 
 def test_what_a_run_saves_meanwhile_is_no_change_of_an_edit(

@@ -15,9 +15,12 @@ import pytest
 from blackboard.cli.many import AT_ONCE, for_each
 from blackboard.cli.output import MOST_LINES
 from blackboard.cli.progress import MANY
-from blackboard.model import Item
+from blackboard.model import VERSION, Item
 from blackboard.protocol import additions, edits
 from blackboard.protocol.actions import BEGUN
+from blackboard.protocol.board_table import BoardTable
+from blackboard.protocol.keys import item_key, lock_key
+from blackboard.table import ANY, Merge
 from blackboard.tables.base import MAX_ROWS
 from tests.cli.command_line import ROOT, CommandLine, blackboard, processed
 from tests.support.terminals import terminal
@@ -166,6 +169,41 @@ def test_one_of_many_items_that_is_removed_meanwhile_keeps_no_other_from_being_c
     assert [item["id"] for item in told.json] == [f"town-{n:05}" for n in range(2 * AT_ONCE)]
     action = blackboard("log", "--actions", "--json").json[0]
     assert (action["verb"], action["count"]) == (verb[0], 2 * AT_ONCE - 1)
+
+
+@pytest.mark.parametrize("verb", [["pause"], ["run"], ["edit", "--every", "9h"]])
+def test_of_many_items_one_that_cannot_be_changed_here_keeps_no_other_from_being_changed(
+    blackboard: CommandLine, verb: list[str]
+) -> None:
+    blackboard("add", "a", "b", "c", "--type", "calendars", "--every", "8h")
+
+    async def written_by_a_newer_version(board: BoardTable) -> None:
+        newer = Merge(item_key("a"), {"version": VERSION + 1}, ANY)
+        await board.table.commit(board.partition("a"), [newer])
+
+    blackboard.on_board(written_by_a_newer_version)
+    blackboard("pause", "b")
+    problem = "id: 'a' was written by a newer version (upgrade blackboard)"
+    told = blackboard(verb[0], "*", *verb[1:], code=2)
+    assert told.err.startswith(f"blackboard: a is left after an error: {problem}\n")
+    assert "c is " in told.out
+    assert blackboard(verb[0], "a", *verb[1:], code=2).err == f"blackboard: {problem}\n"
+
+
+def test_of_many_locks_one_that_cannot_be_read_keeps_no_other_from_being_taken(
+    blackboard: CommandLine,
+) -> None:
+    blackboard("add", "a", "b", "--type", "calendars", "--every", "8h")
+    for name in ("a", "b"):
+        blackboard.start(name)
+
+    async def damaged(board: BoardTable) -> None:
+        await board.table.commit(board.partition("a"), [Merge(lock_key("a"), {"fence": "x"}, ANY)])
+
+    blackboard.on_board(damaged)
+    told = blackboard("unlock", "*", code=2)
+    assert told.err.startswith("blackboard: a is left after an error: row lock:a: ")
+    assert told.out.startswith("b is unlocked (")
 
 
 def test_an_error_of_the_only_change_needs_no_count(capsys: pytest.CaptureFixture[str]) -> None:

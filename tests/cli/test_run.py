@@ -150,16 +150,49 @@ def test_bad_input_is_refused(towns: CommandLine, args: list[str], problem: str)
     assert towns.refused("run", "davis", *args).startswith(problem)
 
 
-def test_a_paused_item_refuses_all(towns: CommandLine) -> None:
+def test_a_paused_item_is_named_and_nothing_is_written(towns: CommandLine) -> None:
+    towns("pause", "davis")
+    before = towns.rows()
+    problem = "is paused: `blackboard resume davis` first"
+    assert towns("run", "davis", code=1).err == f"blackboard: davis {problem}\n"
+    (found,) = towns("run", "d*", "--json", code=1).json
+    assert (found["id"], found["changed"], found["message"]) == ("davis", False, problem)
+    (found,) = towns("run", "davis", "--wait", "--json", code=1).json
+    assert found == {"id": "davis", "end": "refused", "message": problem, "run": None}
+    assert towns.rows() == before
+
+
+@pytest.mark.parametrize(
+    "patterns", [["d*"], ["type:calendars"], ["state:waiting", "state:paused"], ["dayton", "davis"]]
+)
+def test_items_that_cannot_run_are_named_and_the_others_are_requested(
+    towns: CommandLine, patterns: list[str]
+) -> None:
     towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
     towns("pause", "dayton")
-    before = towns.rows()
-    problem = "is paused: `blackboard resume dayton` first; nothing is requested"
-    assert towns("run", "da*", code=1).err == f"blackboard: dayton {problem}\n"
-    for wait in ([], ["--wait"]):
-        (found,) = towns("run", "da*", "--json", *wait, code=1).json
-        assert (found["id"], found["changed"], found["message"]) == ("dayton", False, problem)
-    assert towns.rows() == before
+    said = towns("run", *patterns, "--set", "days=7", code=1)
+    assert said.out == "davis is due now\n"
+    assert said.err == "blackboard: dayton is paused: `blackboard resume dayton` first\n"
+    assert towns.item("davis").once == '{"days":7}'
+    (action,) = [one for one in towns("log", "--actions", "--json").json if one["verb"] == "run"]
+    assert action["ids"] == ["davis"]
+
+
+def test_items_that_cannot_run_are_named_and_the_others_are_waited_for(
+    towns: CommandLine, meanwhile: Callable[..., None]
+) -> None:
+    towns("add", "dayton", "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
+    towns("pause", "dayton")
+    announce_worker(towns)
+    meanwhile(served(towns))
+    refused, followed = towns("run", "dayton", "davis", "--wait", "--json", code=1).json
+    assert (refused["id"], refused["end"]) == ("dayton", "refused")
+    assert (followed["id"], followed["run"]["outcome"]) == ("davis", "ok")
+
+
+def test_params_that_one_item_cannot_have_are_refused_with_its_name(towns: CommandLine) -> None:
+    towns("add", "dayton", "--type", "calendars", "--set", "days.from=1")
+    assert towns.refused("run", "da*", "--set", "days.to=2").startswith("set: davis: 'days' is not")
 
 
 @pytest.fixture(name="meanwhile")
@@ -431,7 +464,7 @@ def test_a_full_queue_is_the_answer_no(towns: CommandLine) -> None:
     assert "100 runs wait already" in said.err
 
 
-def test_those_of_several_that_are_asked_for_are_counted_where_one_is_refused(
+def test_of_several_one_whose_queue_is_full_is_named_and_the_others_are_requested(
     towns: CommandLine,
 ) -> None:
     async def fill(board: BoardTable) -> None:
@@ -440,8 +473,9 @@ def test_those_of_several_that_are_asked_for_are_counted_where_one_is_refused(
 
     towns("add", "keene", "--type", "calendars")
     towns.on_board(fill)
-    said = towns("run", "davis", "keene", "--set", "days=1", code=1)
-    assert "requesting: 1 of 2 are done" in said.err
+    said = towns("run", "keene", "davis", "--set", "days=1", code=1)
+    assert said.err.startswith("blackboard: keene cannot be asked to run once more: 100 runs wait")
+    assert said.out == "davis is due now\n"
     assert towns.item("davis").once == '{"days":1}'
 
 
