@@ -76,7 +76,10 @@ def check_new_id(text: str) -> str:
 def check_state(text: str) -> str:
     """Refuses what is none of the states of an item."""
     if text not in STATES:
-        raise BadInput("state", f"there is no state {quoted(text)}", f"one of {', '.join(STATES)}")
+        remedy = f"one of {', '.join(STATES)}"
+        if any(character in text for character in "*?["):
+            remedy = f"it is no glob: name each state that is meant, {remedy}"
+        raise BadInput("state", f"there is no state {quoted(text)}", remedy)
     return text
 
 

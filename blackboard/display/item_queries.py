@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from blackboard.errors import BadInput, BadRow, Missing, NoneInState
-from blackboard.inputs import check_id, check_state
+from blackboard.inputs import STATES, check_id, check_state
 from blackboard.model import Item, Lock, Mark, State, Statistics, Token
 from blackboard.patterns import beginning_of, is_glob, is_label, matches, state_in
 from blackboard.protocol import keys
@@ -44,6 +44,7 @@ async def select(
     """
     chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
+    in_states: Sequence[ItemStatus] | None = None
     unmatched = ""
     for pattern in patterns:
         item = await _item_named(board, pattern, removed=removed, damaged=damaged)
@@ -52,8 +53,12 @@ async def select(
         elif exact or not is_glob(pattern):
             raise Missing(pattern)
         elif state := state_in(pattern):
-            query = ItemQuery(states=[check_state(state)], overdue=overdue_after)
-            meant = [status.item for status in (await query.read(board)).items]
+            check_state(state)
+            if in_states is None:  # one reading for all states
+                asked_for = [one for one in map(state_in, patterns) if one in STATES]
+                query = ItemQuery(states=asked_for, overdue=overdue_after)
+                in_states = (await query.read(board)).items
+            meant = [status.item for status in in_states if status.has(state)]
             unmatched = unmatched if meant else state
         else:
             meant = await _items_like(board, pattern, read, removed=removed)

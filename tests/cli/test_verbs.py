@@ -374,6 +374,8 @@ def test_a_state_that_no_item_is_in_is_no_bad_input(towns: CommandLine) -> None:
     assert "no item 'state:failed'" in towns("run", "state:failed", "--exact", code=2).err
     refused = towns("rm", "state:odd", code=2).err
     assert "state: there is no state 'odd' (one of active, " in refused
+    refused = towns("rm", "state:f*", code=2).err
+    assert "no state 'f*' (it is no glob: name each state that is meant, one of " in refused
 
 
 def test_of_several_states_those_that_no_item_is_in_are_passed_over(towns: CommandLine) -> None:
@@ -384,6 +386,26 @@ def test_of_several_states_those_that_no_item_is_in_are_passed_over(towns: Comma
     assert towns("run", "state:failed", "dayton").out.startswith("dayton is due now")
     assert "no item is stale" in towns("run", "state:failed", "state:stale", code=1).err
     assert "no item 'nope'" in towns("run", "state:failed", "nope", code=2).err
+
+
+def test_several_states_are_one_reading_of_the_board(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    towns("pause", "davis")
+    readings, scan = 0, BoardTable.items
+
+    def counted(self: BoardTable, **options: Any) -> Any:
+        nonlocal readings
+        readings += 1
+        return scan(self, **options)
+
+    monkeypatch.setattr(BoardTable, "items", counted)
+    towns("resume", "state:paused")
+    once = readings
+    towns("pause", "davis")
+    readings = 0
+    assert len(towns("resume", "state:stale", "state:paused", "state:done").out.splitlines()) == 1
+    assert readings == once
 
 
 def test_a_state_is_by_the_time_that_overdue_gives(towns: CommandLine) -> None:
