@@ -811,6 +811,8 @@ class Board:
         self, verb: str, item_id: str, *, reason: str, by: str, fence: int | None = None
     ) -> BoardItem:
         """Do one of `VERBS`. Raises BlackboardError where its answer is no."""
+        if fence is not None:
+            inputs.check_whole("fence", fence)
         item = await self._table.found(inputs.check_id(item_id))
         mark = await mark_now(self._table, reason, by=by)
         answer = await VERBS[verb](self._table, item, mark, fence)
@@ -863,7 +865,7 @@ class Board:
 
 
 def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 0:
+    if limit is not None and inputs.check_whole("limit", limit) < 0:
         raise BadInput("limit", f"{limit} is too few", "0 or more")
 
 

@@ -83,6 +83,13 @@ def check_state(text: str) -> str:
     return text
 
 
+def check_whole(field: str, number: int) -> int:
+    """Refuses a number that no row can hold, and that may have no text. Raises BadInput."""
+    if not -(2**63) <= number < 2**63:
+        raise BadInput(field, "the number is far out of range")
+    return number
+
+
 def check_text(field: str, text: str) -> str:
     """Refuses a text that is too long for a name or a reason, or that cannot be written as UTF-8.
     Raises BadInput naming its field.

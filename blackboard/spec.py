@@ -165,11 +165,11 @@ MOST_SLOTS = 10_000
 def check_count(name: str, number: object, *, most: int) -> None:
     """Raises BadInput for what is not a whole number from 1 to `most`."""
     if type(number) is not int:
-        raise BadInput(name, f"{number!r} is not a number of runs", "1 or more")
+        raise BadInput(name, f"{quoted(number)} is not a number of runs", "1 or more")
     if number > most:
         raise BadInput(name, "it is too many", f"{most:,} at the most")
     if number < 1:
-        raise BadInput(name, f"{number} is too few", "1 or more")
+        raise BadInput(name, f"{quoted(number)} is too few", "1 or more")
 
 
 def concurrency_of(most: object, key: object) -> Concurrency | None:
@@ -177,12 +177,12 @@ def concurrency_of(most: object, key: object) -> Concurrency | None:
     BadInput naming the one that is wrong.
     """
     if key is not None and (not isinstance(key, str) or not key):
-        raise BadInput("key", f"{key!r} is not a name of a param", "such as host")
+        raise BadInput("key", f"{quoted(key)} is not a name of a param", "such as host")
     if most is None:
         return None if key is None else Concurrency(1, key)
     if type(most) is not int or not 1 <= most <= MOST_CONCURRENCY:
         remedy = f"1 to {MOST_CONCURRENCY:,}"
-        raise BadInput("concurrency", f"{most!r} is not a number of runs", remedy)
+        raise BadInput("concurrency", f"{quoted(most)} is not a number of runs", remedy)
     return Concurrency(most, key)
 
 

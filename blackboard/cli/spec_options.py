@@ -5,6 +5,7 @@ parses as JSON is that; any other is text. `@FILE` is the text of a file; text t
 is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
@@ -73,10 +74,28 @@ def parse_value(text: str, key: str) -> Any:
         value = msgspec.json.decode(text)
         check_keys(text, key)
     except (msgspec.DecodeError, UnicodeEncodeError):
+        if _has_large_number(text):
+            remedy = "give that number as text, in double quotes"
+            raise BadInput(key, "it has a number that is too large", remedy) from None
         return text
     except RecursionError:
         raise BadInput("set", "it is nested too deeply") from None
     return value
+
+
+def _has_large_number(text: str) -> bool:
+    """Whether a text is a list or an object of JSON but for numbers that are too large to be read.
+    Such a number by itself may be a name, such as that of a commit: `1e999`.
+    """
+
+    def refused(constant: str) -> None:
+        raise ValueError(constant)
+
+    try:
+        value = json.loads(text, parse_int=str, parse_float=str, parse_constant=refused)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, list | dict)
 
 
 def _path(key: str, field: str) -> list[str]:

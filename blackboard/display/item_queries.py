@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 
 from blackboard.errors import BadInput, BadRow, Missing, NoneInState
-from blackboard.inputs import STATES, check_id, check_state
+from blackboard.inputs import check_id, check_state
 from blackboard.model import Item, Lock, Mark, State, Statistics, Token
 from blackboard.patterns import beginning_of, is_glob, is_label, matches, state_in
 from blackboard.protocol import keys
@@ -23,7 +23,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import lost_since, with_silence, workers
 from blackboard.protocol.status import BoardStatus, read_status, statistics_if_large
 from blackboard.rules.due import is_stale
-from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, counts_of
+from blackboard.rules.status import OVERDUE_AFTER, STATES, ItemStatus, counts_of
 from blackboard.spec import Labels
 
 

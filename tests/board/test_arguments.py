@@ -99,6 +99,13 @@ ITEM_ID: dict[str, Callable[[Board, Any], Awaitable[Any]]] = {
     "rename": lambda board, it: board.rename(it, "new"),
     "remove": lambda board, it: board.remove(it),
 }
+
+
+def with_fence(verb: str, fence: int) -> Call:
+    """A call of one of the verbs that are about a run."""
+    return lambda board: getattr(board, verb)("davis", fence=fence)
+
+
 REFUSED: dict[str, tuple[str, Call]] = {
     "by of a pause": ("by", lambda board: board.pause("davis", by=5)),  # type: ignore[arg-type]
     "by of a removal": ("by", lambda board: board.remove("davis", by=5)),  # type: ignore[arg-type]
@@ -141,6 +148,17 @@ REFUSED: dict[str, tuple[str, Call]] = {
     ),
     "no repr of a key": ("params", lambda board: board.add("x", "feed", params={Detached(): 1})),
     "a number that Python does not write": ("by", lambda board: board.run("davis", by=10**5_000)),  # type: ignore[arg-type]
+    **{
+        f"a {sign}fence to {verb}": ("fence", with_fence(verb, fence))
+        for verb in ("ack", "cancel", "unlock")
+        for sign, fence in (("", 10**5_000), ("negative ", -(10**5_000)))
+    },
+    "a large limit": ("limit", lambda board: board.actions(limit=10**5_000)),
+    "a limit of runs": ("limit", lambda board: anext(board.runs("davis", limit=-(10**5_000)))),
+    "a count of times": ("count", lambda board: board.next("davis", count=-(10**5_000))),
+    "a large interval": ("every", lambda board: board.add("x", "feed", every=10**5_000)),
+    "slots": ("slots", lambda board: as_coroutine(board.worker(slots=-(10**5_000)))),
+    "a rank": ("rank", lambda board: as_coroutine(board.election("x", rank=10**5_000))),
     "a long type": ("types", lambda board: as_coroutine(board.worker(types=[LONG]))),
     "a long key": ("unset", lambda board: board.edit("davis", unset=[LONG])),
     "a long kind": ("kind", lambda board: as_coroutine(board.election("x", kind=LONG))),  # type: ignore[arg-type]

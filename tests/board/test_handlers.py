@@ -190,6 +190,8 @@ class Service:
         (plain, {"tags": ""}, "tags: it is empty"),
         (plain, {"missed": "some"}, "missed"),
         (plain, {"slots": 0}, "slots: 0 is too few"),
+        (plain, {"slots": -(10**5_000)}, "slots: a value of the class int is too few"),
+        (plain, {"concurrency": 10**5_000}, "concurrency: a value of the class int is not"),
         (plain, {"first": "soon"}, "first: "),
         (plain, {"slots": True}, "slots: True is not a number"),
         (plain, {"concurrency": 0}, "concurrency: 0"),
