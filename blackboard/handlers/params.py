@@ -13,6 +13,8 @@ texts that are numbers are read as such. An error names the variable, and never 
 import dataclasses
 import json
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
@@ -108,7 +110,9 @@ class Params(Struct, frozen=True, kw_only=True):
             self.made(params)
         except BadInput:
             raise
-        except Exception as problem:
+        except BaseException as problem:  # a SystemExit of the class would end a loop of asyncio
+            if isinstance(problem, KeyboardInterrupt) and _may_be_ctrl_c():
+                raise
             raise BadInput("params", f"{class_of(problem)}: {message_of(problem)}") from problem
 
     def check_fields(self, params: Mapping[str, Any]) -> None:
@@ -256,6 +260,12 @@ class Params(Struct, frozen=True, kw_only=True):
         """The schema itself, where this one only refers to it."""
         name = schema.get("$ref")
         return schema if name is None else self.schema["$defs"][name.rpartition("/")[2]]
+
+
+def _may_be_ctrl_c() -> bool:
+    """Whether a signal can raise KeyboardInterrupt in this thread, by Python's own handler."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def written(params: Any) -> Any:

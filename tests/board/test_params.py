@@ -261,6 +261,14 @@ def test_a_time_without_a_format_is_refused_with_the_remedy() -> None:
     )
 
 
+ENDING: dict[int, type[BaseException]] = {
+    101: SystemExit,
+    102: KeyboardInterrupt,
+    103: asyncio.CancelledError,
+    104: GeneratorExit,
+}
+
+
 @dataclasses.dataclass
 class Span:
     """Which refuses by itself."""
@@ -270,13 +278,19 @@ class Span:
     def __post_init__(self) -> None:
         if self.days < 0:
             raise ValueError("a span has no negative days")
+        if self.days > 100:
+            raise ENDING[self.days](self.days)
         if self.days > 90:
             raise OverflowError(self.days)
 
 
 @pytest.mark.parametrize(
     ("days", "message"),
-    [(-1, "params: a span has no negative days"), (91, "params: OverflowError: 91")],
+    [
+        (-1, "params: a span has no negative days"),
+        (91, "params: OverflowError: 91"),
+        *((days, f"params: {kind.__name__}: {days}") for days, kind in ENDING.items()),
+    ],
 )
 def test_what_the_class_refuses_by_itself_no_item_can_have(
     tmp_path: Path, days: int, message: str
@@ -293,6 +307,11 @@ def test_what_the_class_refuses_by_itself_no_item_can_have(
             board.edit("a", params={"days": days})
         assert str(refused.value) == message
         assert board.item("a").params == {"days": "${DAYS}"}
+
+
+def test_ctrl_c_while_a_class_looks_at_params_is_no_refusal() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        described(Span, "handler").check({"days": 102})
 
 
 @pytest.mark.parametrize("kind", [int, dict, "ReportParams", lambda: 1])
