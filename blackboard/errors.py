@@ -4,6 +4,7 @@ Errors of a store are part of its contract and live in `table.py`.
 """
 
 import copyreg
+import sys
 from typing import Any
 
 
@@ -109,6 +110,15 @@ class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun. A handler
     that stops because `ctx.lost` is true may raise it.
     """
+
+
+def lacking_package(missing: ModuleNotFoundError) -> str:
+    """What to say of a package that is not installed; "" where a module of this one is missing."""
+    name = (missing.name or "").partition(".")[0]
+    if name in {"", "blackboard"}:
+        return ""
+    remedy = "use that of the environment where blackboard-scheduler is installed, or install it"
+    return f"the Python {sys.executable} lacks the package {name!r} ({remedy})"
 
 
 EXAMINED = (

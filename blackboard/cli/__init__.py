@@ -21,7 +21,7 @@ import click
 from blackboard import __version__
 from blackboard.cli.options import Chosen, as_typed, common
 from blackboard.display.escaping import one_line
-from blackboard.errors import BlackboardError
+from blackboard.errors import BlackboardError, lacking_package
 from blackboard.runners.interpreter import reset_signals
 
 if TYPE_CHECKING:
@@ -278,6 +278,8 @@ def _failure(error: Exception) -> tuple[str, int] | None:
     lacking = _lacking(error)
     if lacking:  # so the import below might fail as well
         return f"this process may not have more {lacking}", 2
+    if isinstance(error, ModuleNotFoundError) and (problem := lacking_package(error)):
+        return problem, 2
     from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
 
     match error:

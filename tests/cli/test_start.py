@@ -113,6 +113,25 @@ def test_each_synonym_means_a_command_or_an_option_and_is_no_command() -> None:
     assert not MEANT.keys() & commands.keys()
 
 
+@pytest.mark.parametrize("lacking", ["click", "msgspec"])
+def test_a_python_without_the_packages_is_told_in_one_line(tmp_path: Path, lacking: str) -> None:
+    if lacking != "click":
+        (tmp_path / "click").symlink_to(Path(click.__file__).parent)
+    environ = environment()
+    environ["PYTHONPATH"] += f"{os.pathsep}{tmp_path}"
+    done = subprocess.run(
+        [sys.executable, "-S", "-m", "blackboard", "show"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    problem = f"the Python {sys.executable} lacks the package {lacking!r} (use that of the"
+    assert done.stderr.startswith(f"blackboard: {problem}")
+
+
 def test_the_version_is_told(blackboard: CommandLine) -> None:
     assert blackboard("--version").out.startswith("blackboard, version ")
 
