@@ -21,7 +21,7 @@ from blackboard.bus import redis_parts
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.handlers.handler import Handler, check_type
-from blackboard.inputs import check_new_id
+from blackboard.inputs import check_new_id, opened_file
 from blackboard.model import replace
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.board_table import Resolve
@@ -302,7 +302,7 @@ def read_bytes(file: Path | None, *, field: str) -> bytes:
     """
     name = file or "the standard input"
     try:
-        with file.open("rb") if file else nullcontext(sys.stdin.buffer) as stream:
+        with opened_file(file) if file else nullcontext(sys.stdin.buffer) as stream:
             data = stream.read(LARGEST_FILE + 1)
     except OSError as error:
         raise BadInput(field, f"{name}: {error.strerror}", "name a file that can be read") from None

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import wraps
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.errors import BadInput
-from blackboard.inputs import LARGEST_PARAMS, changed, check_keys
+from blackboard.inputs import LARGEST_PARAMS, changed, check_keys, opened_file
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text
@@ -107,7 +108,7 @@ def _path(key: str, field: str) -> list[str]:
 
 def _read(name: str, key: str) -> str:
     try:
-        with Path(name).expanduser().open(encoding="utf-8") as file:
+        with TextIOWrapper(opened_file(Path(name).expanduser()), encoding="utf-8") as file:
             return file.read(LARGEST_PARAMS)  # which is too large for any row
     except (OSError, RuntimeError) as problem:  # RuntimeError: no such user
         why = getattr(problem, "strerror", None) or str(problem)
@@ -206,8 +207,21 @@ def _with_options(
 
 def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--set KEY=VALUE`, any number of times: the argument `pairs`."""
+
+    @wraps(function)
+    def wrapped(*args: Any, pairs: Sequence[str], **kwargs: Any) -> Any:
+        return function(*args, pairs=tuple(map(_with_text, pairs)), **kwargs)
+
     line = "A param: JSON, else text; KEY=@FILE is a file's text, A.B=... goes into A."
-    return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=line)(function)
+    return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=line)(wrapped)
+
+
+def _with_text(pair: str) -> str:
+    """A pair with the text of its `@FILE` as JSON: a pair is parsed more than once, and a pipe of a
+    shell can be read once. Raises BadInput.
+    """
+    key, _, text = pair.partition("=")
+    return f"{key}={json.dumps(_read(text[1:], key))}" if text.startswith("@") else pair
 
 
 def edited(

@@ -5,6 +5,7 @@ and what to do, exit code 2, and nothing changed.
 import json
 import os
 import random
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -129,6 +130,70 @@ def test_a_file_without_an_end_is_read_in_part(
     with open("/dev/zero", encoding="utf-8") as zeros:  # noqa: PTH123 - as the standard input is
         monkeypatch.setattr("sys.stdin", zeros)
         assert told in town.refused(*args.split())
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        ("apply {}", "file"),
+        ("--config {} show", "config"),
+        ("import-crontab {}", "file"),
+        ("edit davis --set x=@{}", "x"),
+        ("edit davis --checkpoint @{}", "checkpoint"),
+    ],
+)
+def test_what_is_no_file_is_refused_and_not_waited_for(
+    town: CommandLine, args: str, field: str
+) -> None:
+    os.mkfifo(town.folder / "pipe")
+    (town.folder / "link").symlink_to("pipe")
+    (town.folder / "folder").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")  # a path may be too long
+    kinds = {"pipe": "it is a named pipe", "link": "it is a named pipe"}
+    for name, words in (kinds | {"socket": "it is a socket", "folder": "Is a directory"}).items():
+        told = town.refused(*args.format(name).split())
+        assert told.startswith(f"{field}: ")
+        assert words in told
+    before = len([*Path("/dev/fd").iterdir()])
+    town.refused(*args.format("folder").split())
+    assert len([*Path("/dev/fd").iterdir()]) == before
+
+
+@pytest.mark.of_sqlite("it is about no store")
+def test_a_settings_file_that_is_no_file_is_refused_and_not_waited_for(town: CommandLine) -> None:
+    os.mkfifo(town.folder / "blackboard.toml")
+    assert town.refused("show").startswith("config: blackboard.toml: it is a named pipe (")
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.parametrize(
+    ("args", "answer"),
+    [
+        ("apply <(cat towns.toml)", "+ keene (hello)"),
+        ("apply /dev/stdin < towns.toml", "+ keene (hello)"),
+        ("apply /dev/stdin < <(cat towns.toml)", "+ keene (hello)"),
+        ("apply link < <(sleep 0.1; cat towns.toml)", "+ keene (hello)"),
+        ("apply - < towns.toml", "+ keene (hello)"),
+        ("--config <(echo '[board]') apply <(cat towns.toml)", "+ keene (hello)"),
+        ("import-crontab <(echo '@daily true')", 'command = "true"'),
+        ("edit davis --set x=@<(cat towns.toml)", 'id = "keene"'),
+    ],
+)
+def test_what_a_shell_gives_as_a_file_is_read(town: CommandLine, args: str, answer: str) -> None:
+    town.write('[[items]]\nid = "keene"\ntype = "hello"\nevery = "8h"\n', "towns.toml")
+    (town.folder / "link").symlink_to("/dev/stdin")
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m blackboard --store {town.store} {args}"],
+        cwd=town.folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60),
+    )
+    assert (done.returncode, answer in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 @pytest.mark.of_sqlite("damaged files")
