@@ -629,17 +629,17 @@ class Board:
         *,
         slots: int | None = None,
         cycle: str | float | timedelta | None = None,
-        types: Sequence[str] = (),
+        types: Sequence[str] | None = None,
         grace: str | float | timedelta | None = None,
     ) -> "BoardWorker":
         """A worker with the handlers of this board, to be entered: `async with board.worker():`.
 
         `slots` is how many runs it holds at a time, `cycle` the time between two walks, `grace`
         what runs may take to finish when it is to stop; else as `[worker]` says (8, 60 s, 30 s).
-        Durations are text, timedelta, or seconds. `types` are the types it takes, all if none are
-        given.
+        Durations are text, timedelta, or seconds. `types` are the types it takes; None: all.
 
-        Raises BadInput when there is no handler, or one that a child process could not import.
+        Raises BadInput when there is no handler, or one that a child process could not import, and
+        for a list of types that is empty.
         """
         from blackboard.assembly import new_worker
 

@@ -18,7 +18,7 @@ from blackboard.handlers.registry import check_importable
 from blackboard.phrases import quoted
 from blackboard.protocol.retention import Retention
 from blackboard.schedule.times import duration_of
-from blackboard.settings import Settings
+from blackboard.settings import Settings, check_types
 from blackboard.spec import MOST_SLOTS, check_count
 from blackboard.stores import when_woken
 from blackboard.tasks import cancel_all, in_thread
@@ -56,17 +56,18 @@ def worker_settings(
     *,
     slots: int | None = None,
     cycle: str | float | timedelta | None = None,
-    types: Sequence[str] = (),
+    types: Sequence[str] | None = None,
     grace: str | float | timedelta | None = None,
 ) -> WorkerSettings:
     """The arguments, each else as the settings declare. Raises BadInput."""
     table = declared.worker
     if slots is not None:
         check_count("slots", slots, most=MOST_SLOTS)
+    check_types(types)
     return WorkerSettings(
         cycle=duration_of(table.cycle if cycle is None else cycle, "cycle"),
         slots=slots or table.slots,
-        types=tuple(types) or tuple(table.types),
+        types=tuple((table.types if types is None else types) or ()),
         grace=duration_of(table.grace if grace is None else grace, "grace"),
         retention=declared.retention,
         coordinator=declared.board.coordinator,

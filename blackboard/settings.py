@@ -88,7 +88,7 @@ class WorkerTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, froz
     """How many runs a worker runs at a time."""
     grace: str = "30s"
     """How long a worker that stops waits for its runs before it stops them; `0` does not wait."""
-    types: list[str] = []
+    types: list[str] | None = None
     """The types that this worker runs. Default: all that have a handler."""
     otel: bool = False
     """Whether each run is a span of OpenTelemetry, which `OTEL_*` in the environment says where to
@@ -322,6 +322,12 @@ def naming_line(file: Path, text: str, *table: str | int) -> Iterator[None]:
         raise kind(error.field, f"{file}:{line}: {error.problem}", error.remedy) from None
 
 
+def check_types(types: Sequence[str] | None) -> None:
+    """Raises BadInput where a worker is to take no type. None: it takes all."""
+    if types is not None and not types:
+        raise BadInput("types", "it names none", "leave it out for all types")
+
+
 def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None:
     """Checks what the types of fields do not: durations, schedules, numbers, ids given twice."""
     within = partial(naming_line, file, text)
@@ -374,6 +380,7 @@ def _check_worker(table: WorkerTable) -> None:
     parse_duration(table.cycle, "cycle")
     parse_duration(table.grace, "grace")
     check_count("slots", table.slots, most=MOST_SLOTS)
+    check_types(table.types)
 
 
 def _check_redis(table: RedisTable) -> None:

@@ -131,12 +131,9 @@ def worker_command(
     return work.run(level, "json" if chosen.json else form)
 
 
-def _names(types: str | None) -> tuple[str, ...]:
-    """The types that an option names. Raises BadInput where it names none."""
-    names = tuple(filter(None, map(str.strip, (types or "").split(","))))
-    if types is not None and not names:
-        raise BadInput("types", "it names none", "leave it out for all types")
-    return names
+def _names(types: str | None) -> tuple[str, ...] | None:
+    """The types that an option names."""
+    return None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
 
 
 LOOK_EVERY = 0.5

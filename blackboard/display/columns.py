@@ -32,6 +32,7 @@ from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.schedule.limits import without_windows
+from blackboard.schedule.rrule import BREAK
 from blackboard.schedule.schedule import without_limits
 
 NOTHING = "-"
@@ -173,7 +174,7 @@ def _schedule(item: Item) -> str:
     """The text of a schedule; a single time is cut to the minute or second. Where there is none,
     the handler of the type, which only workers may have, decides about an item that never ran.
     """
-    text = without_windows(item.schedule)
+    text = without_windows(item.schedule).replace(BREAK, " ")
     if not text.startswith("at "):
         return text or ("once" if item.start else "by handler")
     alone = without_limits(text)

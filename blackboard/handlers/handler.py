@@ -434,6 +434,9 @@ def as_text(value: Any, field: str = "") -> Any:
             return format_duration(duration_of(value, field))
         case timedelta():
             return format_duration(value)
+        case datetime(tzinfo=None, fold=1):
+            problem = f"{value} with fold=1 is the second of two times, and has no zone"
+            raise BadInput(field or "first", problem, "give an aware datetime")
         case date():  # a datetime is one
             return value.isoformat()
         case _:

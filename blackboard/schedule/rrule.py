@@ -49,6 +49,8 @@ from blackboard.schedule.zones import find_zone, first_shown
 
 ANCHOR = datetime(2000, 1, 3)  # noqa: DTZ001 - wall time
 """The start of rules without DTSTART: a Monday, at midnight in the item's zone."""
+BREAK = "\\n"
+"""What stands for a line break in a rule that is kept: a backslash and an n."""
 _PROPERTIES = ("DTSTART", "RRULE", "RDATE", "EXDATE")
 _TIME_PARTS = ("BYSECOND", "BYMINUTE", "BYHOUR")
 NUMBERS = {
@@ -82,7 +84,7 @@ _FOLDED = re.compile(r"\n[ \t](?!\s*(?:DTSTART|RRULE|RDATE|EXDATE|EXRULE|FREQ=))
 
 @dataclass(frozen=True, slots=True)
 class RRule:
-    """A recurrence rule in a zone. `rule` is kept on one line, a backslash and an n for each break.
+    """A recurrence rule in a zone. `rule` is kept on one line, a `BREAK` for each break of it.
 
     Raises BadInput when it cannot be read ("rrule", "timezone") or has no run.
     """
@@ -92,7 +94,7 @@ class RRule:
     limits: Limits = NONE
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rule", "\\n".join(canonical_lines(self.rule)))
+        object.__setattr__(self, "rule", BREAK.join(canonical_lines(self.rule)))
         _read(self.rule, self.zone)
 
     @property
@@ -171,7 +173,7 @@ class _Rule:
 
 def canonical_lines(text: str) -> list[str]:
     """The canonical lines of a text: unfolded, and in capitals where case has no meaning."""
-    text = text.replace("\\n", "\n").replace("\r\n", "\n").strip()
+    text = text.replace(BREAK, "\n").replace("\r\n", "\n").strip()
     lines = []
     for line in _FOLDED.sub("", text).split("\n"):
         head, colon, value = line.strip().rpartition(":")
@@ -200,7 +202,7 @@ def idle_exclusions(text: str, zone: str | None) -> list[str]:
     """
     rule = RRule(text, zone or zone_in(text) or "UTC")
     recurrence = _read(rule.rule, rule.zone)
-    lines = rule.rule.split("\\n")
+    lines = rule.rule.split(BREAK)
     in_utc = any(line.startswith("DTSTART") and line.endswith("Z") for line in lines)
     values = ",".join(line.rpartition(":")[2] for line in lines if line.startswith("EXDATE"))
 
@@ -226,7 +228,7 @@ def _read(text: str, zone_name: str) -> _Recurrence:
     if len(text) > _LONGEST_TEXT:
         raise _refusal(f"{len(text)} characters are too many", f"at most {_LONGEST_TEXT}")
     values: dict[str, list[str]] = {name: [] for name in _PROPERTIES}
-    for line in text.split("\\n"):
+    for line in text.split(BREAK):
         name, value = _read_property(line, zone_name)
         values[name] += [value] if name == "RRULE" else value.split(",")
     starts = values["DTSTART"]

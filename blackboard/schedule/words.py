@@ -12,7 +12,7 @@ from datetime import timedelta
 from blackboard.schedule.cron import Cron, Fields, read_fields
 from blackboard.schedule.expansion import RULE_DAYS
 from blackboard.schedule.limits import without_windows
-from blackboard.schedule.rrule import ANCHOR, RRule, read_parts
+from blackboard.schedule.rrule import ANCHOR, BREAK, RRule, read_parts
 from blackboard.schedule.schedule import Every, Schedule
 from blackboard.schedule.times import UNITS
 from blackboard.schedule.zones import find_zone
@@ -47,7 +47,7 @@ def _without_limits(schedule: Schedule) -> str:
             return "; ".join(map(_describe_fields, fields_of_each)) + zone
         case RRule():
             fields = _fields_of(schedule.rule)
-            quoted = f"by the rule {schedule.rule}"
+            quoted = f"by the rule {schedule.rule.replace(BREAK, ' ')}"
             return (_describe_fields(fields) if fields else quoted) + zone
         case _:
             local = schedule.moment.astimezone(find_zone(schedule.zone))

@@ -106,6 +106,11 @@ def with_fence(verb: str, fence: int) -> Call:
     return lambda board: getattr(board, verb)("davis", fence=fence)
 
 
+def with_the_second_of_two_times(name: str) -> Call:
+    moment = NO_OFFSET.replace(fold=1)
+    return lambda board: board.add("x", "feed", **{name: moment})  # type: ignore[arg-type]
+
+
 REFUSED: dict[str, tuple[str, Call]] = {
     "by of a pause": ("by", lambda board: board.pause("davis", by=5)),  # type: ignore[arg-type]
     "by of a removal": ("by", lambda board: board.remove("davis", by=5)),  # type: ignore[arg-type]
@@ -159,6 +164,11 @@ REFUSED: dict[str, tuple[str, Call]] = {
     "a large interval": ("every", lambda board: board.add("x", "feed", every=10**5_000)),
     "slots": ("slots", lambda board: as_coroutine(board.worker(slots=-(10**5_000)))),
     "a rank": ("rank", lambda board: as_coroutine(board.election("x", rank=10**5_000))),
+    **{
+        f"the second of two times as {name}": (name, with_the_second_of_two_times(name))
+        for name in ("at", "until", "first")
+    },
+    "no type": ("types", lambda board: as_coroutine(board.worker(types=[]))),
     "a long type": ("types", lambda board: as_coroutine(board.worker(types=[LONG]))),
     "a long key": ("unset", lambda board: board.edit("davis", unset=[LONG])),
     "a long kind": ("kind", lambda board: as_coroutine(board.election("x", kind=LONG))),  # type: ignore[arg-type]

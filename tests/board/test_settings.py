@@ -144,6 +144,7 @@ BAD = [
     ("a bad board name", '[board]\nname = "a-b"', "board", 2, "not a name for a board"),
     ("no slots", "[worker]\nslots = 0", "slots", 2, "too few"),
     ("slots without number", "[worker]\nslots = 99999999999", "slots", 2, "too many"),
+    ("no type", "[worker]\ntypes = []", "types", 2, "it names none (leave it out for all types)"),
     ("no slots of a type", "[types.a]\nslots = 0", "slots", 2, "too few"),
     ("no run at all", "[types.a]\nconcurrency = 0", "concurrency", 2, "not a number of runs"),
     ("a key without a name", '[types.a]\nkey = ""', "key", 2, "not a name of a param"),

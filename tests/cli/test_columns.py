@@ -139,6 +139,12 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
             "at 2026-11-21 09:00+01:00 (until 2026-12-31; not sat, hol)",
             Style.PLAIN,
         ),
+        (
+            stands(schedule=r"rrule DTSTART:20260101T090000\nRRULE:FREQ=DAILY"),
+            "schedule",
+            "rrule DTSTART:20260101T090000 RRULE:FREQ=DAILY",
+            Style.PLAIN,
+        ),
         (stands(schedule="at noon"), "schedule", "at noon", Style.PLAIN),
         (stands(), "worker", "-", Style.QUIET),
         (stands(owner="host:1:a"), "worker", "host:1", Style.QUIET),
