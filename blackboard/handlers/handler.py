@@ -9,6 +9,7 @@ below `if __name__ == "__main__":` runs there.
 import inspect
 import reprlib
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
@@ -322,8 +323,8 @@ def check_partitions(name: str, names: Iterable[str], *, least: int = 0) -> tupl
     for given in partitions:
         if not is_partition(given):
             raise BadInput(name, f"partition {reprlib.repr(given)} is not a name", A_NAME)
-    if len(set(partitions)) != len(partitions):
-        raise BadInput(name, "two partitions have one name", "a name for each")
+    if twice := [given for given, times in Counter(partitions).items() if times > 1]:
+        raise BadInput(name, f"two partitions are named {reprlib.repr(twice[0])}", "one for each")
     if not least <= len(partitions) <= MOST_PARTITIONS:
         raise BadInput(name, f"{len(partitions):,} partitions", f"{least} to {MOST_PARTITIONS:,}")
     return partitions

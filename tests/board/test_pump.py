@@ -66,7 +66,7 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
         ({"partitions": b"abc"}, "partitions b'abc' is neither"),
         ({"partitions": MOST_PARTITIONS + 1}, "partitions 1001 is neither"),
         ({"partitions": []}, "0 partitions (1 to 1,000)"),
-        ({"partitions": ["a", "a"]}, "two partitions have one name"),
+        ({"partitions": ["a", "a"]}, "two partitions are named 'a'"),
         ({"partitions": ["a", ""]}, "partition '' is not a name"),
         ({"partitions": ["a", 7]}, "partition 7 is not a name"),
         ({"partitions": ["x" * 1_001]}, "is not a name (printable text of 1 to 1,000 characters)"),
