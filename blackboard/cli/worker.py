@@ -6,9 +6,11 @@ import logging
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -136,6 +138,27 @@ def _names(types: str | None) -> tuple[str, ...] | None:
     return None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
 
 
+ENDS_WITHIN = 30.0
+"""Seconds in which Python ends, and calls what the modules of jobs have given to `atexit`."""
+
+
+@cache
+def _end_for_certain() -> None:
+    """Ends this process with exit code 0 where its end takes longer than `ENDS_WITHIN` from when
+    its main thread has ended, which in a program that calls commands may be much later. Signals to
+    stop are ignored by then. It shows where Python stands.
+    """
+
+    def end() -> None:
+        threading.main_thread().join()
+        threading.Event().wait(ENDS_WITHIN)
+        note(f"what jobs have left to `atexit` has not ended in {ENDS_WITHIN:g} s: it is ended")
+        faulthandler.dump_traceback()
+        os._exit(0)
+
+    threading.Thread(target=end, name="end", daemon=True).start()
+
+
 LOOK_EVERY = 0.5
 """Seconds between two looks at the files of the jobs, with --reload."""
 
@@ -220,7 +243,10 @@ class _Work:
             code = problem.code
             note(f"the worker was ended by SystemExit({code}), which no worker raises itself")
             return 1
-        return _start_again(self.session.cwd) if restarts else 0
+        if restarts:
+            return _start_again(self.session.cwd)
+        _end_for_certain()
+        return 0
 
     async def _work(self, events: EventEmitter) -> bool:
         """Run the worker. Returns whether it has ended because files of its jobs changed."""

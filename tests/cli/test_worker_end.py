@@ -281,6 +281,85 @@ def test_a_worker_whose_loop_is_blocked_by_what_handlers_left_ends_all_the_same(
         assert board.workers() == []
 
 
+AT_EXIT = """
+import atexit, time
+from blackboard import handler
+
+def never_ending():
+    time.sleep(600)
+
+atexit.register(never_ending)
+
+@handler("coroutine", every="1h")
+async def coroutine(item, ctx):
+    return 1
+
+@handler("plain", every="1h")
+def plain(item, ctx):
+    return 1
+"""
+SHORT = """
+from blackboard.cli import main, worker
+
+worker.ENDS_WITHIN = 1.0
+main()
+"""
+
+
+@pytest.mark.parametrize("kind", ["coroutine", "plain"])
+def test_a_worker_whose_jobs_never_end_at_exit_ends_all_the_same(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "jobs.py").write_text(AT_EXIT)
+    with open_blocking(tmp_path / "board.db", create=True) as board:
+        board.add("a", kind, every="1h")
+        done = subprocess.run(
+            [
+                *(sys.executable, "-c", SHORT),
+                *("--store", "board.db", "worker", "--jobs", "jobs.py", "--until-idle"),
+            ],
+            cwd=tmp_path,
+            env=own_environ(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=patience(60.0),
+        )
+        assert done.returncode == 0, done.stderr
+        line, _, traceback = done.stderr.partition("blackboard: what jobs have left to `atexit`")
+        assert "worker stopped" in line
+        assert "in never_ending" in traceback
+        assert [run.outcome for run in board.runs("a")] == ["ok"]
+        assert board.workers() == []
+
+
+GOES_ON = """
+import time
+from blackboard.cli import main, worker
+
+worker.ENDS_WITHIN = 0.1
+try:
+    main()
+except SystemExit as ended:
+    time.sleep(1.0)
+    print("goes on after", ended.code)
+"""
+
+
+def test_a_program_that_calls_the_command_goes_on_after_it(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from blackboard import handler\n@handler\ndef job(item, ctx): ...\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", GOES_ON, "worker", "--init", "--jobs", "jobs.py", "--once"],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(60.0),
+    )
+    assert (done.returncode, done.stdout) == (0, "goes on after 0\n"), done.stderr
+
+
 TAKING = """
 import signal
 from blackboard import handler
