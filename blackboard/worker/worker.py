@@ -125,9 +125,12 @@ class Worker:
                 ]
                 if self.notify is not None:
                     beside.append(group.create_task(self.notify()))
+                coordinating = None
                 if self.coordinate is not None and mode is Mode.FOREVER:
-                    beside.append(group.create_task(self.coordinate()))
+                    coordinating = group.create_task(self.coordinate())
                 await self._cycle(mode)
+                if coordinating is not None:
+                    coordinating.cancel()  # another worker coordinates while its runs finish
                 await self._drain()
                 await self.releases.pruned()
                 await self.permits.close()

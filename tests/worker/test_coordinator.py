@@ -236,6 +236,38 @@ async def test_a_worker_takes_part_half_a_minute_after_its_start(place: Workplac
     await coordinating(place, made)
 
 
+@above_the_store
+@with_workers
+async def test_a_worker_that_stops_is_not_elected_while_its_runs_may_finish(
+    place: Workplace,
+) -> None:
+    await place.add("davis", every="8h", stale_after="60s")
+    made = await worker(place, coordinator=True, grace=timedelta(seconds=4 * ENTERS_AFTER))
+    held = await made.run("davis")
+    made.worker.stop()
+    await passes(place.clock, 2 * ENTERS_AFTER)
+    with pytest.raises(BadInput, match="leaders"):
+        await open_elections(place.other)
+    held.end()
+    await made.tells(RunEnded)
+
+
+@above_the_store
+@with_workers
+async def test_a_coordinator_that_stops_resigns_before_its_runs_have_finished(
+    place: Workplace,
+) -> None:
+    await place.add("davis", every="8h", stale_after="60s")
+    made = await worker(place, coordinator=True, grace=timedelta(seconds=4 * ENTERS_AFTER))
+    held = await made.run("davis")
+    await coordinating(place, made)
+    made.worker.stop()
+    await happens(place, lambda: made.of(CoordinatorEnded), "it resigns")
+    assert not made.of(RunEnded)
+    held.end()
+    await made.tells(RunEnded)
+
+
 # ---- trouble
 
 
