@@ -10,6 +10,7 @@ remedy while it is being opened.
 """
 
 import os
+import resource
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -115,8 +116,18 @@ def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
 
 
 def _with_remedy(error: sqlite3.DatabaseError, path: Path) -> str:
-    remedy = _REMEDIES.get(_code_of(error) & 0xFF, "")
+    extended = _code_of(error)
+    remedy = _why_no_room() if extended in _NO_ROOM - {sqlite3.SQLITE_FULL} else ""
+    remedy = remedy or _REMEDIES.get(extended & 0xFF, "")
     return f"{path}: {error}" + (f" ({remedy})" if remedy else "")
+
+
+def _why_no_room() -> str:
+    """Why a file cannot grow, where SQLite does not call the disk full."""
+    most, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if most != resource.RLIM_INFINITY:
+        return f"no file of this process may grow beyond {most:,} bytes (`ulimit -f`)"
+    return "it cannot grow: the quota of its user, or the disk, may be full; or the disk is failing"
 
 
 APPLICATION = 0x424C4B42

@@ -2,15 +2,17 @@
 
 import asyncio
 import os
+import resource
 import sqlite3
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from blackboard.errors import StoreProblem
 from blackboard.table import (
     ANY,
     Busy,
@@ -262,13 +264,43 @@ def test_a_file_that_was_removed_takes_no_more_writes(
     assert run(table.integrity()) != []
 
 
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """No file of this process may become larger."""
+    usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+
+
+def test_a_limit_of_the_size_of_files_is_named(table: SqliteTable, path: Path, run: Run) -> None:
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    many = [Insert(f"k{at}", {"text": "x" * 30_000}) for at in range(30)]
+    limit = r"no file of this process may grow beyond 200,000 bytes \(`ulimit -f`\)"
+    with largest_file(200_000), pytest.raises(Unusable, match=limit):
+        run(table.commit(P, many))
+    run(table.commit(P, many))
+
+
+def test_a_limit_of_the_size_of_files_is_named_when_a_board_is_opened(path: Path, run: Run) -> None:
+    with (
+        largest_file(5_000),
+        pytest.raises(StoreProblem, match=r"beyond 5,000 bytes \(`ulimit -f`\)"),
+    ):
+        run(SqliteTable.open(path, ManualClock(), Opening(create=True)))
+
+
 ANSWERS: dict[int, tuple[type[TableError], str]] = {
     sqlite3.SQLITE_BUSY: (Busy, "busy"),
     sqlite3.SQLITE_BUSY_SNAPSHOT: (Busy, "busy"),
     sqlite3.SQLITE_LOCKED: (Busy, "busy"),
     sqlite3.SQLITE_PROTOCOL: (Busy, "busy"),
     sqlite3.SQLITE_FULL: (Unusable, "make room"),
-    sqlite3.SQLITE_IOERR_WRITE: (Unusable, "disk"),
+    sqlite3.SQLITE_IOERR_WRITE: (Unusable, "it cannot grow: the quota"),
+    sqlite3.SQLITE_IOERR_SHMSIZE: (Unusable, "it cannot grow: the quota"),
+    sqlite3.SQLITE_IOERR_READ: (Unusable, "the disk does not read or write it"),
     sqlite3.SQLITE_IOERR_SHORT_READ: (Unusable, "(-wal, -shm) was removed while workers use it"),
     sqlite3.SQLITE_IOERR_FSYNC: (Unknown, "b.db"),
     sqlite3.SQLITE_READONLY_DBMOVED: (Unusable, "permissions"),
