@@ -31,7 +31,7 @@ from weakref import WeakSet
 
 from blackboard.board import Board, open_board
 from blackboard.board_worker import BoardWorker
-from blackboard.errors import BlackboardError, BoardClosed
+from blackboard.errors import BlackboardError, BoardClosed, OfOneProcess
 from blackboard.runners.loop import run_loop
 from blackboard.runners.signals import BlockingSignal
 from blackboard.worker.sigterm import Block, reset
@@ -231,7 +231,7 @@ async def _closed(elements: AsyncGenerator[Any]) -> None:
     await elements.aclose()
 
 
-class Proxy(Generic[Inner]):
+class Proxy(OfOneProcess, Generic[Inner]):
     """An object whose methods are called through a portal."""
 
     def __init__(self, inner: Inner, portal: Portal) -> None:

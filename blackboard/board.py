@@ -41,7 +41,7 @@ from blackboard.board_worker import BoardWorker, handlers_taken, identity, worke
 from blackboard.display.item_queries import select
 from blackboard.display.run_queries import RunQuery, items_with_history, newest_runs
 from blackboard.emitter import EventEmitter, Subscriber, Subscription, log_event
-from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed
+from blackboard.errors import BadInput, BadRow, BlackboardError, BoardClosed, OfOneProcess
 from blackboard.handlers.handler import as_text, check_type
 from blackboard.handlers.params import written
 from blackboard.handlers.registry import importing, load, registry_of
@@ -280,7 +280,7 @@ def _log_failure(called: str, work: "asyncio.Future[Any]") -> None:
         _log.warning("%s, whose caller was cancelled, failed: %s", called, problem)
 
 
-class Board:
+class Board(OfOneProcess):
     """A board that is open. Belongs to one event loop; made by `blackboard.open`."""
 
     def __init__(

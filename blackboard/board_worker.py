@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from blackboard.clock import Chance
-from blackboard.errors import BadInput, BlackboardError, BoardClosed
+from blackboard.errors import BadInput, BlackboardError, BoardClosed, OfOneProcess
 from blackboard.events import JobsChanged, WorkerStarted, WorkerStopped
 from blackboard.handlers import code
 from blackboard.handlers.handler import Handler
@@ -98,7 +98,7 @@ Until = Literal["stopped", "idle", "once"]
 and the runs that it started."""
 
 
-class BoardWorker:
+class BoardWorker(OfOneProcess):
     """A worker of a board, which works once.
 
         async with board.worker(slots=8):      it works beside what is inside, and is stopped after

@@ -5,7 +5,7 @@ Errors of a store are part of its contract and live in `table.py`.
 
 import copyreg
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 
 class Copyable(Exception):
@@ -110,6 +110,15 @@ class LeaseLost(BlackboardError):
     """A run cannot save: its lock was lost, or it is over. Another run may have begun. A handler
     that stops because `ctx.lost` is true may raise it.
     """
+
+
+class OfOneProcess:
+    """An object with a connection, tasks or threads: it cannot be copied, or sent to a process."""
+
+    def __reduce__(self) -> NoReturn:
+        remedy = "open the board there: blackboard.open(...) or open_blocking(...)"
+        problem = f"a {type(self).__name__} cannot be copied, or sent to another process"
+        raise TypeError(f"{problem} ({remedy})")
 
 
 def lacking_package(missing: ModuleNotFoundError) -> str:

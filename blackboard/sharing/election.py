@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing
+from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing, OfOneProcess
 from blackboard.model import (
     Ended,
     Identifier,
@@ -120,7 +120,7 @@ class Term:
     """True once the term is over; `reason` says why. `await lost.wait()`."""
 
 
-class Election:
+class Election(OfOneProcess):
     """A candidate in an election, from the start of the block to its end. Made by
     `board.election`; belongs to one event loop.
     """
@@ -200,8 +200,8 @@ class Election:
         while (term := self._term) is None:
             self._check_board()
             if self._block is None or self._leaving.is_set():
-                problem = f"a candidate of {self.name!r} only inside `async with board.election()`"
-                raise BlackboardError(problem)
+                within = "inside the block of `board.election(...)`"
+                raise BlackboardError(f"there is a candidate of {self.name!r} only {within}")
             self._won.clear()
             await self._won.wait()
         return term

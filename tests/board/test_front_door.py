@@ -1,10 +1,12 @@
 """`blackboard.open` and `blackboard.open_blocking`: what a program does with a board."""
 
 import asyncio
+import copy
 import errno
 import gc
 import inspect
 import os
+import pickle
 import re
 import signal
 import sqlite3
@@ -1410,6 +1412,23 @@ def test_the_blocking_door_has_the_same_verbs_with_the_same_signatures() -> None
         for name, method in verbs.items():
             assert inspect.signature(getattr(ours, name)) == inspect.signature(method)
             assert getattr(ours, name).__doc__ == method.__doc__
+
+
+def test_what_belongs_to_one_process_says_so_where_it_is_copied_or_sent(tmp_path: Path) -> None:
+    async def parts() -> None:
+        async with blackboard.open("memory:", handlers=[feed]) as board:
+            refused(board, board.worker(), board.election("report"))
+
+    def refused(*objects: object) -> None:
+        for one in objects:
+            name = type(one).__name__
+            for send in (pickle.dumps, copy.deepcopy, copy.copy):
+                with pytest.raises(TypeError, match=f"a {name} cannot be copied, or sent to an"):
+                    send(one)
+
+    asyncio.run(parts())
+    with blackboard.open_blocking(tmp_path / "app.db", handlers=[feed], create=True) as board:
+        refused(board, board.worker(), board.election("report"))
 
 
 def test_a_program_without_a_loop_does_the_same(url: str) -> None:
