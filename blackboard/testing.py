@@ -55,6 +55,7 @@ from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem, decoded_checkpoint, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
+from blackboard.inputs import checked
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
 from blackboard.protocol.board_table import BoardTable
@@ -314,6 +315,7 @@ class RecordingContext(Context, frozen=True, kw_only=True):
     saved: list[Any]
 
 
+@checked
 def context(
     handler: Callable[..., Any],
     *,
@@ -328,7 +330,7 @@ def context(
     """Makes the `ctx` of a direct call of this handler: an `async def` awaits `ctx.save` and `wait`
     of its signals, a plain function does not. It records `warnings`, what was `saved`, as the next
     run would get it, and `progressed`; `ctx.log` is the logger `blackboard.testing`, which caplog
-    sees; `ctx.lost.set()` is for the test.
+    sees; `ctx.lost.set()` is for the test. Raises BadInput for what cannot be used.
     """
     do = _done if inspect.iscoroutinefunction(handler) else lambda work: work()
     warnings = list[str]()

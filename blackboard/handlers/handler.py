@@ -26,6 +26,7 @@ from blackboard.errors import BadInput
 from blackboard.handlers.params import Params, described
 from blackboard.inputs import LONGEST_TEXT, argument
 from blackboard.model import replace
+from blackboard.phrases import quoted
 from blackboard.protocol import keys
 from blackboard.rules.shares import Balance, names_of
 from blackboard.runners.resources import Lifespan, check_lifespan
@@ -165,7 +166,7 @@ def handler(type_: Any = msgspec.UNSET, /, **options: Unpack[HandlerOptions]) ->
 
     def declare(function: F) -> F:
         named = getattr(function, "__name__", "") if type_ is msgspec.UNSET else type_
-        name = f"handler {named!r} ({place(function)})"
+        name = f"handler {quoted(named)} ({place(function)})"
         _check_function(name, function)
         check_type(named, name)
         is_async = _is_async(name, function)
@@ -249,7 +250,7 @@ def pump(
     """
 
     def declare(function: F) -> F:
-        name = f"pump {group!r} ({place(function)})"
+        name = f"pump {quoted(group)} ({place(function)})"
         _check_function(name, function)
         is_async = _is_async(name, function)
         with _of_handler(name):
@@ -286,7 +287,7 @@ def _checked_partitions(
     is_list = isinstance(partitions, Iterable) and not isinstance(partitions, str | bytes)
     if not (is_number or is_list):
         remedy = f"a number from 1 to {MOST_PARTITIONS:,}, names, or a function that gives names"
-        raise BadInput(name, f"partitions {partitions!r} is neither", remedy)
+        raise BadInput(name, f"partitions {quoted(partitions)} is neither", remedy)
     return check_partitions(name, names_of(partitions), least=1)
 
 
@@ -334,7 +335,7 @@ def _checked_lease(lease: str | float | timedelta) -> timedelta:
     checked = duration_of(lease, "lease")
     if checked < SHORTEST_LEASE:
         remedy = f"{format_duration(SHORTEST_LEASE)} at the least"
-        raise BadInput("lease", f"{as_text(lease)!r} is too short", remedy)
+        raise BadInput("lease", f"{quoted(as_text(lease))} is too short", remedy)
     return checked
 
 
@@ -345,8 +346,9 @@ def _checked_first(first: str | datetime | None, zone: object) -> str | None:
 
 
 def _checked_balance(name: str, balance: str) -> Balance:
-    if balance not in set(Balance):
-        raise BadInput(name, f"there is no balance {balance!r}", f"one of {', '.join(Balance)}")
+    if not isinstance(balance, str) or balance not in set(Balance):
+        problem = f"there is no balance {quoted(balance)}"
+        raise BadInput(name, problem, f"one of {', '.join(Balance)}")
     return Balance(balance)
 
 

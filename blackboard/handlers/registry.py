@@ -223,7 +223,12 @@ class _Entries:
         """Raises BadInput naming the entry and what is wrong with it."""
         field = f"jobs {entry!r}"
         handlers: list[Handler] = []
-        for source in self._sources(entry, field):
+        try:
+            sources = self._sources(entry, field)
+        except OSError as problem:
+            remedy = "name a folder or a file that can be read, or a module"
+            raise BadInput(field, f"cannot be read: {problem.strerror}", remedy) from None
+        for source in sources:
             try:
                 handlers += handlers_in(import_source(source), source)
             except KeyboardInterrupt:

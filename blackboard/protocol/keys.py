@@ -251,7 +251,7 @@ def check_board_name(name: str) -> str:
     shard; a name with a dot is of a group's board. Raises BadInput.
     """
     if not _BOARD_NAME.fullmatch(name):
-        raise BadInput("board", f"{name!r} is not a name for a board", NAME)
+        raise BadInput("board", f"{name[:100]!r} is not a name for a board", NAME)
     return name
 
 

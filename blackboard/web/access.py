@@ -36,6 +36,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput
 from blackboard.inputs import argument
+from blackboard.phrases import quoted
 from blackboard.web.refusals import is_api, path_of, refusal, root_of
 
 SHORTEST_TOKEN = 16
@@ -145,7 +146,7 @@ def networks(texts: Sequence[str]) -> tuple[Network, ...]:
             parsed.append(ipaddress.ip_network(text, strict=False))
         except ValueError:
             remedy = "an address or a range, as in 10.0.0.7 or 10.0.0.0/24"
-            raise BadInput("proxies", f"{text!r} is not an address", remedy) from None
+            raise BadInput("proxies", f"{quoted(text)} is not an address", remedy) from None
     return tuple(parsed)
 
 

@@ -498,7 +498,12 @@ async def _any_worker(board: Board) -> bool:
 
 @pytest.mark.parametrize(
     ("handlers", "problem"),
-    [([len], "is not a handler"), (["absent.py"], "no such file"), ("feeds", "is not a list")],
+    [
+        ([len], "is not a handler"),
+        (["absent.py"], "no such file"),
+        ("feeds", "is not a list"),
+        (["x" * 300], "cannot be read: File name too long"),
+    ],
 )
 def test_handlers_that_cannot_be_used_are_refused(
     tmp_path: Path, handlers: Any, problem: str

@@ -76,6 +76,7 @@ def test_the_durations_of_a_pump_may_be_seconds() -> None:
         ({"partitions": 1, "lease": True}, "lease: True has no unit"),
         ({"partitions": 1, "drain": "soon"}, "drain: 'soon'"),
         ({"partitions": 1, "balance": "fair"}, "there is no balance 'fair'"),
+        ({"partitions": 1, "balance": ["fair"]}, "there is no balance ['fair']"),
     ],
 )
 def test_what_cannot_be_used_is_named_when_the_module_is_imported(

@@ -395,3 +395,10 @@ def test_a_coroutine_that_awaits_no_save_has_saved_nothing(
 def test_a_context_has_the_time_that_the_test_says() -> None:
     assert context(greet).time_left() is None
     assert context(greet, time_left=7.0).time_left() == 7.0
+
+
+@pytest.mark.parametrize("wrong", [{"settings": 5}, {"due": "today"}, {"fence": "1"}])
+def test_a_context_is_made_of_what_a_run_can_have(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(BadInput, match=f"{name}: .* is not a"):
+        context(greet, **wrong)
