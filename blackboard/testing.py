@@ -332,6 +332,8 @@ def context(
     run would get it, and `progressed`; `ctx.log` is the logger `blackboard.testing`, which caplog
     sees; `ctx.lost.set()` is for the test. Raises BadInput for what cannot be used.
     """
+    if due is not None and due.utcoffset() is None:
+        raise BadInput("due", f"{due} has no offset", "give an aware datetime")
     do = _done if inspect.iscoroutinefunction(handler) else lambda work: work()
     warnings = list[str]()
     progressed = list[tuple[int, int]]()

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.phrases import quoted
 from blackboard.rules.next_run import LONGEST_AFTER
 from blackboard.schedule.times import duration_of
 from blackboard.schedule.words import duration_in_words
@@ -260,13 +261,17 @@ class Retry(HandlerAnswer):
 
 class Fail(HandlerAnswer):
     """The run failed for the given reason, and is not run again before its next slot. With `retry`
-    it is run again as `retries` says.
+    it is run again as `retries` says. Raises BadInput for a duration, which is what Retry takes.
     """
 
     retry = False
 
     def __init__(self, reason: str, retry: bool = False) -> None:  # noqa: FBT001, FBT002 - as called
         super().__init__(reason)
+        given: Any = retry
+        if isinstance(given, str | timedelta):  # a duration, as Retry has it
+            remedy = "raise Retry(after) to be run again after a time"
+            raise BadInput("retry", f"{quoted(given)} is not True or False", remedy)
         self.args = (reason, retry)
         self.retry = bool(retry)
 

@@ -170,9 +170,9 @@ def host_name(text: str) -> str:
 def host_names(texts: Sequence[str]) -> frozenset[str]:
     """The names of hosts as browsers send them. Raises BadInput."""
     for text in texts:
-        if not host_name(text):
-            remedy = "a name without scheme and path, as in board.example.org"
-            raise BadInput("hosts", f"{text!r} is not a name of a host", remedy)
+        if not host_name(text) or set(text) & set("*?@,") or not text.isprintable() or " " in text:
+            remedy = "a name without scheme and path, as in board.example.org, and no pattern"
+            raise BadInput("hosts", f"{quoted(text)} is not a name of a host", remedy)
     return frozenset(map(host_name, texts))
 
 
@@ -321,7 +321,8 @@ class Gate:
         if hosts is not None and host not in hosts and not is_address(host):
             if path in PROBES:
                 return None
-            return _refused(scope, 421, "this host name is not served: name it with --allow-host")
+            allow = "name it with --allow-host, or in `hosts` of board.web(...)"
+            return _refused(scope, 421, f"this host name is not served: {allow}")
         if scope["method"] not in SAFE and not _is_same_site(headers):
             return _refused(scope, 403, ELSEWHERE)
         visitor = scope["state"]["visitor"] = self._visitor(scope, headers)

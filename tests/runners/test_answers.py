@@ -182,6 +182,12 @@ def test_what_is_no_time_is_refused(after: Any) -> None:
         Retry(after)
 
 
+@pytest.mark.parametrize("wrong", ["5m", timedelta(minutes=5)])
+def test_a_duration_is_no_answer_to_whether_a_run_is_tried_again(wrong: Any) -> None:
+    with pytest.raises(BadInput, match=r"is not True or False \(raise Retry\(after\)"):
+        Fail("gone", retry=wrong)
+
+
 @pytest.mark.parametrize("one", [Retry("5m", "x"), Skip("x"), Fail("x", True), Fail("x")])
 def test_answers_can_be_pickled(one: Retry | Skip | Fail) -> None:
     """A pool of `multiprocessing` brings them from its process."""

@@ -118,7 +118,8 @@ def test_the_names_that_were_allowed() -> None:
 def test_names_of_hosts_as_they_may_be_given() -> None:
     given = ["A.example:8080", "münchen.example", "[::1]", "b.example."]
     assert host_names(given) == {"a.example", "xn--mnchen-3ya.example", "::1", "b.example"}
-    for wrong in ("", "http://a.example/", "a.example/x", ":80", "ä..example"):
+    no_names = ("", "http://a.example/", "a.example/x", ":80", "ä..example")
+    for wrong in (*no_names, "*", "*.example", "a.example, b.example", "a b", "me@a", "a\n", " "):
         with pytest.raises(BadInput, match="hosts"):
             host_names([wrong])
 
