@@ -408,8 +408,10 @@ def _is_async(name: str, function: Callable[..., Any]) -> bool:
 
 def check_type(name: str, field: str = "type") -> None:
     """Refuses a type that no handler could have. Raises BadInput naming `field`."""
-    if not isinstance(name, str) or not name or not name.isprintable() or "," in name:
-        raise BadInput(field, "a type is printable text without commas", "a short word")
+    is_text = isinstance(name, str) and bool(name) and name.isprintable()
+    if not is_text or "," in name or name != name.strip():
+        problem = "a type is printable text without commas, or blanks at its ends"
+        raise BadInput(field, problem, "a short word")
     if len(name) > LONGEST_TYPE:
         raise BadInput(field, f"it has {len(name):,} characters", f"{LONGEST_TYPE:,} at the most")
 

@@ -168,6 +168,7 @@ REFUSED: dict[str, tuple[str, Call]] = {
         f"the second of two times as {name}": (name, with_the_second_of_two_times(name))
         for name in ("at", "until", "first")
     },
+    "a blank type": ("type", lambda board: board.add("x", " feed")),
     "no type": ("types", lambda board: as_coroutine(board.worker(types=[]))),
     "a long type": ("types", lambda board: as_coroutine(board.worker(types=[LONG]))),
     "a long key": ("unset", lambda board: board.edit("davis", unset=[LONG])),
