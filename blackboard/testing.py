@@ -55,7 +55,7 @@ from blackboard.events import BoardEvent, RunEnded
 from blackboard.handlers.context import Context, HandlerItem, decoded_checkpoint, progress_of
 from blackboard.handlers.handler import Handler
 from blackboard.handlers.registry import registry_of
-from blackboard.inputs import checked
+from blackboard.inputs import argument, checked
 from blackboard.location import DEFAULT_BOARD, Location
 from blackboard.model import replace
 from blackboard.protocol.board_table import BoardTable
@@ -156,9 +156,12 @@ class BoardUnderTest(ItemVerbs):
         """
         if not jobs:
             raise BadInput("jobs", "there are none", "name functions, files, modules")
+        tables = argument("settings", settings or {}, Mapping)
+        for name, table in tables.items():
+            argument(f"settings.{name}", table, Mapping)
         call = self._portal.call
         handlers = {name: _inline(handler, call) for name, handler in registry_of(jobs).items()}
-        declared = Settings(jobs={name: dict(own) for name, own in (settings or {}).items()})
+        declared = Settings(jobs={name: dict(own) for name, own in tables.items()})
         location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:

@@ -408,3 +408,9 @@ def test_a_context_is_made_of_what_a_run_can_have(wrong: dict[str, Any]) -> None
     (name,) = wrong
     with pytest.raises(BadInput, match=f"^{name}: "):
         context(greet, **wrong)
+
+
+@pytest.mark.parametrize(("wrong", "field"), [(5, "settings"), ({"wait": 5}, "settings.wait")])
+def test_settings_of_jobs_are_tables(sqlite_board: BoardUnderTest, wrong: Any, field: str) -> None:
+    with pytest.raises(BadInput, match=f"^{field}: .* is not a dict"):
+        sqlite_board.work(wait, settings=wrong)
