@@ -44,7 +44,7 @@ from blackboard.table import (
 )
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
-from blackboard.tables.sqlite_filesystem import names_problem
+from blackboard.tables.sqlite_filesystem import names_problem, unreachable
 from blackboard.tables.sqlite_forks import forks
 from blackboard.tables.sqlite_open import (
     NO_TEXT,
@@ -371,16 +371,24 @@ class SqliteFile:
             yield
 
     def _check_names(self) -> None:
-        """Raises Replaced once the open file is not the one that others would open: a removed file
-        can still be written, but not read by others.
+        """Raises Replaced once the open file is not the one that others would open, or was emptied:
+        a removed file can still be written, but not read by others. Raises Unusable while the path
+        cannot be looked at.
         """
         linked = False
         for name, opened in self._open.items():
             status = _status_of(name)
+            if status.hidden:
+                raise Unusable(status.hidden)
             if status.id != opened.id:
                 raise Replaced(
                     f"{name} was removed or replaced while it was open; what is written now would "
                     "be lost (stop all processes that use it, then start them again)"
+                )
+            if name is self._path and not status.size:
+                raise Replaced(
+                    f"{name} was emptied while it was open; what is written now would be lost "
+                    "(stop all processes that use it, then restore a copy)"
                 )
             linked |= status.links > 1
         if linked and (problem := names_problem(self._path)):
@@ -424,11 +432,15 @@ class _FileStatus(Struct, frozen=True):
     id: tuple[int, int]
     links: int
     size: int
+    hidden: str = ""
+    """Why it cannot be said what is at the path; "": it can."""
 
 
 def _status_of(name: Path) -> _FileStatus:
     try:
         status = os.stat(name)  # noqa: PTH116 - a third of the time of Path.stat, for each request
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return _FileStatus((0, 0), 0, 0)
+    except OSError as error:
+        return _FileStatus((0, 0), 0, 0, unreachable(name, error))
     return _FileStatus((status.st_dev, status.st_ino), status.st_nlink, status.st_size)

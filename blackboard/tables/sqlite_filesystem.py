@@ -199,7 +199,10 @@ def names_problem(path: Path) -> str:
 
 def unreachable(file: str | Path, error: OSError) -> str:
     """Why a file cannot be looked at."""
-    return f"{file} cannot be reached: {error.strerror}"
+    return (
+        f"{file} cannot be reached: {error.strerror} (check its name, and owner, permissions and "
+        "mount of it and of the folders above it)"
+    )
 
 
 def check_left_behind(path: Path) -> None:

@@ -248,6 +248,11 @@ def _is_there(path: Path) -> bool:
         kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
         raise StoreProblem(f"{path} is {kind} (name a file for the board)")
     if not status.st_size:
+        if _log_size(path):
+            raise StoreProblem(
+                f"{path} is empty, and its log {path}-wal is not: it was emptied while it was in "
+                "use (stop all processes that use it, then restore a copy)"
+            )
         raise StoreProblem(f"{path} is empty, not a board (remove it, then `blackboard init`)")
     return True
 
@@ -326,13 +331,21 @@ def _check_log(path: Path) -> None:
     """
     log = Path(f"{path}-wal")
     with suppress(OSError):
-        if not log.stat().st_size or has_users(path):
+        if not _log_size(path) or has_users(path):
             return
         if _header(path)[18:] == _NO_WAL:
             raise StoreProblem(
                 f"{log} is left of another file, and would damage the one that is here now, a copy "
                 f"(remove {log} and {path}-shm)"
             )
+
+
+def _log_size(path: Path) -> int:
+    """In bytes; 0 where there is no log."""
+    try:
+        return Path(f"{path}-wal").stat().st_size
+    except OSError:
+        return 0
 
 
 _descriptors: dict[Identity, int] = {}

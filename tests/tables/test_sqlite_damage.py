@@ -5,6 +5,7 @@ import os
 import resource
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from blackboard.table import (
     Insert,
     Merge,
     Replace,
+    Replaced,
     Row,
     TableError,
     Unavailable,
@@ -33,7 +35,7 @@ from blackboard.tables.sqlite import SqliteTable
 from blackboard.tables.sqlite_file import Batch, encode_row
 from blackboard.tables.sqlite_open import Opening, answer, connect
 from tests.support.clocks import ManualClock
-from tests.support.sqlite_files import P, damage, fill, path, setting, table
+from tests.support.sqlite_files import P, damage, fill, path, powerless, setting, table
 from tests.support.stores import Run, rows_of
 
 __all__ = ["path", "table"]
@@ -290,6 +292,38 @@ def test_a_limit_of_the_size_of_files_is_named_when_a_board_is_opened(path: Path
         pytest.raises(StoreProblem, match=r"beyond 5,000 bytes \(`ulimit -f`\)"),
     ):
         run(SqliteTable.open(path, ManualClock(), Opening(create=True)))
+
+
+def test_a_file_that_was_emptied_takes_no_more_writes(
+    table: SqliteTable, path: Path, run: Run
+) -> None:
+    """The log beside it has the latest of its pages alone. Who opens the board is not asked to
+    remove what is left of it.
+    """
+    run(table.commit(P, [Insert("a", {"n": 1})]))
+    os.truncate(path, 0)
+    with pytest.raises(Replaced, match=r"was emptied while it was open.*restore a copy"):
+        run(table.commit(P, [Delete("a", ANY)]))
+    with pytest.raises(Replaced, match="was emptied"):
+        run(rows_of(table, P))
+    with pytest.raises(StoreProblem, match=r"is empty, and its log .*-wal is not.*restore a copy"):
+        run(SqliteTable.open(path, ManualClock()))
+
+
+def test_a_file_that_may_not_be_looked_at_for_a_while_was_not_removed(run: Run) -> None:
+    """The error names the permissions, and all goes on when they are back."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name).resolve()
+        table = run(SqliteTable.open(folder / "b.db", ManualClock(), Opening(create=True)))
+        run(table.commit(P, [Insert("a", {"n": 1})]))
+        folder.chmod(0)
+        with powerless(), pytest.raises(Unusable) as caught:
+            run(table.commit(P, [Merge("a", {"n": 2}, ANY)]))
+        assert type(caught.value) is Unusable
+        assert "b.db cannot be reached: Permission denied (check" in str(caught.value)
+        folder.chmod(0o755)
+        run(table.commit(P, [Merge("a", {"n": 3}, ANY)]))
+        run(table.close())
 
 
 ANSWERS: dict[int, tuple[type[TableError], str]] = {

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from blackboard.tables.sqlite_filesystem import (
 )
 from blackboard.tables.sqlite_open import Opening, open_file
 from tests.support.clocks import ManualClock
+from tests.support.sqlite_files import powerless
 from tests.support.stores import rows_of
 
 
@@ -197,19 +198,6 @@ def test_a_board_held_by_another_program_is_busy_and_not_at_fault(tmp_path: Path
 # --- permissions
 
 
-@contextmanager
-def powerless(folder: Path) -> Iterator[None]:
-    """As a user who owns nothing here; root would be refused nothing."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """A folder that every user can reach."""
@@ -221,7 +209,7 @@ def folder() -> Iterator[Path]:
 
 def test_a_board_is_not_made_in_a_read_only_folder(folder: Path) -> None:
     folder.chmod(0o555)
-    with powerless(folder):
+    with powerless():
         said = refusal(folder / "blackboard.db", Opening(create=True))
     assert "no board can be made" in said
     assert list(folder.iterdir()) == []
@@ -233,7 +221,7 @@ def test_a_board_that_cannot_be_written_is_refused(folder: Path, file: int, arou
     open_and_close(path, Opening(create=True))
     path.chmod(file)
     folder.chmod(around)
-    with powerless(folder):
+    with powerless():
         assert "cannot be written" in refusal(path)
 
 
@@ -250,7 +238,7 @@ def test_a_board_is_refused_whose_side_files_belong_to_another_group(
     with closing(open_file(path, Opening())) as connection:
         connection.execute("SELECT * FROM rows").fetchone()
         Path(f"{path}{end}").chmod(0o600)
-        with powerless(folder):
+        with powerless():
             said = refusal(path)
     assert f"blackboard.db{end} cannot be written" in said
     assert "g+rwxs" in said
