@@ -27,8 +27,11 @@ from blackboard.tables.azure_credentials import Credential
 from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
 from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
 from blackboard.tables.azure_wire import (
+    ACCEPTED,
+    OK,
     ServiceAnswer,
     etags_of,
+    is_of_the_service,
     page_headers,
     page_of,
     page_url,
@@ -115,7 +118,8 @@ class AzureTable:
             raise self._errors.of_commit(error, len(ops)) from None
 
     async def _sent(self, request: HttpRequest) -> tuple[int, Mapping[str, str], bytes]:
-        """Status, headers and body of the answer, which the transport has read to its end.
+        """Status, headers and body of the answer, which the transport has read to its end. Raises
+        ServiceAnswer for one that says OK and is not the service's, such as a page to sign in at.
 
         A request that is refused because of its date was not applied, and is sent again with the
         date of the reply: the clock of this host is wrong, or it was suspended since the request
@@ -125,7 +129,10 @@ class AzureTable:
         response = await self._client.send_request(request, stream=True)
         if response.status_code == FORBIDDEN and abs(self._transport.now() - dated) > SKEW:
             response = await self._client.send_request(request, stream=True)
-        return response.status_code, response.headers, response.content
+        status, headers = response.status_code, response.headers
+        if status in {OK, ACCEPTED} and not is_of_the_service(headers):
+            raise ServiceAnswer(status, headers=headers)
+        return status, headers, response.content
 
     def scan(
         self, partition: str, first: str = "", last: str | None = None, limit: int | None = None

@@ -291,6 +291,7 @@ class Proxy:
         headers = {
             "Content-Type": "application/json;odata=minimalmetadata",
             "Date": formatdate(usegmt=True),
+            "x-ms-request-id": "1",
             "x-ms-continuation-NextPartitionKey": token,
             "x-ms-continuation-NextRowKey": token,
         }

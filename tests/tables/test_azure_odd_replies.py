@@ -155,11 +155,26 @@ def test_a_batch_without_an_answer_of_the_service_is_unknown(said: bytes) -> Non
     asyncio.run(story())
 
 
-def test_a_reply_of_something_in_between_is_not_called_the_services() -> None:
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (403, b"<html>blocked</html>"),
+        (200, b"<html>sign in</html>"),
+        (200, b'{"value":[]}'),
+        (202, b"<html>sign in</html>"),
+    ],
+    ids=str,
+)
+def test_a_reply_of_something_in_between_is_not_called_the_services(
+    status: int, body: bytes
+) -> None:
+    """The error names the remedy. No page without rows is read out of it."""
+    words = rf"something before .* answered {status} \(a proxy\? check HTTPS_PROXY"
+
     async def story() -> None:
-        async with answering(reply(403, b"<html>blocked</html>", **HTML)) as table:
+        async with answering(reply(status, body, **HTML)) as table:
             for asked in (rows_of(table, "p"), table.commit("p", [Insert("a", {"n": 1})])):
-                with pytest.raises(TableError, match=r"something before .* answered 403 \(a proxy"):
+                with pytest.raises(TableError, match=words):
                     await asked
 
     asyncio.run(story())
@@ -224,11 +239,21 @@ def test_a_reply_without_a_body_says_as_much_by_its_status_and_headers(
     asyncio.run(story())
 
 
-@pytest.mark.parametrize("headers", [{}, {"Date": DATE}, {"x-ms-request-id": "1"}])
-def test_a_service_that_does_not_tell_the_time_is_not_opened(headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({}, "something before"),
+        ({"Date": DATE}, "something before"),
+        ({"x-ms-request-id": "1"}, "no time of the service"),
+        ({"x-ms-request-id": "1", "Date": "today"}, "no time of the service"),
+    ],
+)
+def test_a_service_that_does_not_tell_the_time_is_not_opened(
+    headers: dict[str, str], words: str
+) -> None:
     async def story() -> None:
         first = reply(200, b'{"value":[]}', **JSON, **headers)
-        with pytest.raises(Unavailable, match="no time of the service"):
+        with pytest.raises(Unavailable, match=words):
             async with answering(first, first=first):
                 pass
 
