@@ -23,6 +23,7 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -71,6 +72,10 @@ HEADERS = {
 }
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""The name of a header: a token of RFC 9110."""
+_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
+"""The name of a host, or an IPv4 address, as browsers send it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +119,9 @@ def access_of(
     if user_header and not proxies:
         remedy = "say from which address the proxy sends it"
         raise BadInput("user_header", "anybody could send this header", remedy)
+    if user_header and not _HEADER.fullmatch(user_header):
+        remedy = "as in X-Forwarded-User"
+        raise BadInput("user_header", f"{user_header!r} is not a name of a header", remedy)
     if proxies and not user_header:
         remedy = "say in which header the proxy names the visitor"
         raise BadInput("proxies", "a proxy alone proves nothing", remedy)
@@ -162,15 +170,16 @@ def host_name(text: str) -> str:
     """The name of a host as a browser sends it; "" for what is none."""
     host = "" if "/" in text else host_in(text)
     try:
-        return host if host.isascii() else host.encode("idna").decode()
+        name = host if host.isascii() else host.encode("idna").decode()
     except UnicodeError:
         return ""
+    return name if is_address(name) or _HOST.fullmatch(name) else ""
 
 
 def host_names(texts: Sequence[str]) -> frozenset[str]:
     """The names of hosts as browsers send them. Raises BadInput."""
     for text in texts:
-        if not host_name(text) or set(text) & set("*?@,") or not text.isprintable() or " " in text:
+        if not host_name(text) or "@" in text or not text.isprintable():
             remedy = "a name without scheme and path, as in board.example.org, and no pattern"
             raise BadInput("hosts", f"{quoted(text)} is not a name of a host", remedy)
     return frozenset(map(host_name, texts))

@@ -18,6 +18,7 @@ from blackboard.web.access import (
     COOKIE,
     HEADERS,
     SESSION_LASTS,
+    access_of,
     check_token,
     cookie_name,
     host_in,
@@ -118,8 +119,8 @@ def test_the_names_that_were_allowed() -> None:
 def test_names_of_hosts_as_they_may_be_given() -> None:
     given = ["A.example:8080", "münchen.example", "[::1]", "b.example."]
     assert host_names(given) == {"a.example", "xn--mnchen-3ya.example", "::1", "b.example"}
-    no_names = ("", "http://a.example/", "a.example/x", ":80", "ä..example")
-    for wrong in (*no_names, "*", "*.example", "a.example, b.example", "a b", "me@a", "a\n", " "):
+    no_names = ("", "http://a.example/", "a.example/x", ":80", "ä..example", "*.a.example")
+    for wrong in (*no_names, "*", "*.example", "a.example, b.example", "a b", "me@a", "a\\n", " "):
         with pytest.raises(BadInput, match="hosts"):
             host_names([wrong])
 
@@ -481,6 +482,20 @@ def test_the_header_of_a_proxy() -> None:
     for client in (("10.0.1.7", 1), ("::ffff:10.0.1.7", 1), ("testclient", 1), ("::1", 1)):
         with served(client=client, **about) as site:
             assert site.get("/", x_user="ann").status_code == 401
+
+
+@pytest.mark.parametrize("header", ["X-User:", "X User", "X-Üser", "X-User\n"])
+def test_a_header_that_no_request_can_have_is_refused(header: str) -> None:
+    """With it, no visitor would be let in, and no page would say why."""
+    with pytest.raises(BadInput, match=r"user_header: .* is not a name of a header"):
+        access_of(
+            operator=False,
+            token="",
+            user_header=header,
+            proxies=["10.0.0.7"],
+            hosts=None,
+            user="web",
+        )
 
 
 def test_addresses_of_proxies() -> None:
