@@ -15,7 +15,9 @@ _SPECIAL = {"": re.compile(r"([^\w@%+=:,./-])"), '"': re.compile(r"([$`\"\\])")}
 
 @add_completion_class
 class Bash(BashComplete):
-    """Reads the line up to the cursor, and offers what bash must insert for its own last word."""
+    """Reads the line up to the cursor, and offers what bash must insert for its own last word.
+    A script of click's own, which gives words in place of the line, gets what it expects.
+    """
 
     source_template = """\
 %(complete_func)s() {
@@ -37,11 +39,14 @@ complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        words = _unfinished(os.environ["COMP_LINE"])
+        line = os.environ.get("COMP_LINE")
+        if line is None:
+            return super().get_completion_args()
+        words = _unfinished(line)
         return words[1:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        if item.type != "plain":
+        if item.type != "plain" or "COMP_LINE" not in os.environ:
             return super().format_completion(item)
         word, value = os.environ["COMP_WORD"], str(item.value)
         typed = _unfinished(os.environ["COMP_LINE"])[-1]

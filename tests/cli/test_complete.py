@@ -9,6 +9,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from blackboard.cli import completion, group
+from blackboard.cli.bash_completion import Bash
 from blackboard.protocol.additions import add_election
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import group_key, item_key, meta_partition
@@ -188,3 +189,17 @@ def test_bash_gets_what_it_has_to_put_for_its_own_words(blackboard: CommandLine)
         jobs,
         jobs,
     ]
+
+
+@pytest.mark.of_sqlite("it is about a shell")
+def test_a_script_of_click_for_bash_gets_what_it_asks_for(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives the words, as programs do that complete commands of click in all shells."""
+    blackboard("init")
+    blackboard("add", "tenant:1", "my item", "--type", "calendars")
+    monkeypatch.setenv("COMP_WORDS", "blackboard show m")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    for name in ("COMP_LINE", "COMP_WORD"):
+        monkeypatch.delenv(name, raising=False)
+    assert Bash(group, {}, "blackboard", "_BLACKBOARD_COMPLETE").complete() == "plain,my item"
