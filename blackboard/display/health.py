@@ -19,7 +19,7 @@ from blackboard.display.sharing import (
     read_leaders,
     unreadable_words,
 )
-from blackboard.model import VERSION, Mark, Member, State, Statistics, TypesTaken
+from blackboard.model import VERSION, Item, Mark, Member, Outcome, State, Statistics, TypesTaken
 from blackboard.phrases import first_line, last_seen, plural, since, span
 from blackboard.protocol.board_pause import paused_by
 from blackboard.protocol.board_table import BoardTable
@@ -151,12 +151,17 @@ def alarms_of(
         words = f"{item.owner} was last seen {last_seen(silent)}"
         yield alarm(kind="silent", since=item.start, problem=words)
     if status.failing and not item.is_acknowledged:
-        words = plural(item.failures, "failure") + " in a row"
-        error = first_line(item.error)
-        words += f": {error}" if error else ""
-        yield alarm(kind="failing", since=item.stop, problem=words)
+        yield alarm(kind="failing", since=item.stop, problem=_failures_of(item))
     if planning and (words := problem_of_times(item, planning, now=now)):
         yield alarm(kind="clock", since=None, problem=words)
+
+
+def _failures_of(item: Item) -> str:
+    words = plural(item.failures, "failure") + " in a row"
+    if item.outcome is Outcome.CANCELLED:  # its error is not that of the failure
+        words += "; the last run was cancelled"
+    error = first_line(item.error)
+    return f"{words}: {error}" if error else words
 
 
 def _damaged_elections(board: BoardTable, elections: Elections) -> list[Alarm]:

@@ -285,6 +285,10 @@ def test_lag_and_duration_are_seconds() -> None:
             [("failing", "1 failure in a row: ValueError: x")],
         ),
         (
+            stands(failures=1, outcome=Outcome.CANCELLED, error="the worker is stopping"),
+            [("failing", "1 failure in a row; the last run was cancelled: the worker is stopping")],
+        ),
+        (
             stands(replace(LOCK, age=90.0), stale=True, state=State.PAUSED, **RUNS),
             [("stale", "host:1:a has not renewed its lock for 1m 30s")],
         ),
