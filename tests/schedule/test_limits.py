@@ -90,6 +90,17 @@ def test_windows_are_in_the_zone_of_the_schedule() -> None:
     assert slots(berlin, FRIDAY - HOUR, 2) == ["Fri 20 11:30", "Fri 20 14:30"]
 
 
+def test_a_search_that_found_none_is_made_again_from_where_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine, "LONGEST_SEARCH", timedelta(days=10))
+    mondays = schedule("cron 0 9 * * mon", blackout="2026-11-23, 2026-11-30, 2026-12-07")
+    ended = datetime(2026, 12, 7, 9, tzinfo=UTC)
+    assert next_due(mondays, FRIDAY) is None
+    assert next_due(mondays, ended - HOUR) is None
+    assert next_due(mondays, ended) == ended + timedelta(days=7)
+
+
 @pytest.mark.parametrize(
     ("moment", "blackout", "opened"),
     [
