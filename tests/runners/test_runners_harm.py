@@ -14,10 +14,12 @@ from typing import Any, cast
 import psutil
 import pytest
 
+from blackboard.handlers.handler import Source
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runners import guard_process, idle_children, process
 from blackboard.runners.child_process import ChildProcess
+from blackboard.runners.idle_children import IdleChildren
 from blackboard.runners.process import ProcessRunner
 from tests.support.runs import (
     PATIENCE,
@@ -162,13 +164,22 @@ def test_a_module_whose_import_never_ends_fails_the_run(
 
 
 def test_few_children_are_started_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, pids = IdleChildren.start, list[int]()
+
+    def first_does_not_get_ready(children: IdleChildren, source: Source) -> ChildProcess:
+        child = start(children, source)
+        if not pids:
+            os.kill(child.pid, signal.SIGSTOP)
+        pids.append(child.pid)
+        return child
+
     monkeypatch.setattr(idle_children, "STARTS", 1)
+    monkeypatch.setattr(IdleChildren, "start", first_does_not_get_ready)
 
     async def story(runner: ProcessRunner) -> None:
         runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(3)]
         await eventually(lambda: len(runner.watch._deadlines) == 1)
         (pid,) = runner.watch._deadlines
-        os.kill(pid, signal.SIGSTOP)  # so it does not get ready
         trying = asyncio.create_task(runner.can_start(call_of("describe").handler.source))
         runs[1].stop(Outcome.CANCELLED, "not wanted")
         assert (await asyncio.wait_for(runs[1].wait(), PATIENCE)).error == "not wanted"
