@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from blackboard.table import Table
+from blackboard.tables import azure_transport
 from blackboard.tables.azurite import Emulator
 from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.support.clocks import ManualClock, SeededChance
@@ -47,7 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Adapts timeouts to this machine. Lets SIGINT, SIGQUIT and SIGHUP end a process again: a shell
+    """Adapts timeouts to this machine, and lets what tests themselves request of the emulator take
+    a minute: they do not try again. Lets SIGINT, SIGQUIT and SIGHUP end a process again: a shell
     ignores the first two for background processes, nohup the other, and processes that tests start
     would inherit that. Removes COLUMNS, by which pytest-xdist passes on the width of its terminal,
     and what belongs to who runs the tests: their zone, the proxies on their way to other hosts, and
@@ -59,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     time.tzset()
     if config.getoption("timeout") is None:
         config.option.timeout = patience(float(config.getini("timeout")))
+    for limit in ("CONNECT", "COMMIT", "PAGE"):
+        setattr(azure_transport, limit, patience(60.0))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

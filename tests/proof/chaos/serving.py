@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from tests.support.processes import Site, eventually, own_environ, whole_lines
@@ -65,6 +66,15 @@ def served(site: Site) -> dict[str, Served]:
         what, position, partition, fence, worker, moment = line.split(" ")
         found[partition].note(what, int(position), int(fence), worker=worker, moment=float(moment))
     return found
+
+
+def longest_silence(site: Site, since: float, until: float) -> float:
+    """Seconds that no pump of any partition noted anything: the store answered nobody, or the
+    machine stood still.
+    """
+    moments = sorted(float(line.rpartition(" ")[2]) for line in whole_lines(site.folder / "notes"))
+    within = [since, *(moment for moment in moments if since < moment < until), until]
+    return max(later - sooner for sooner, later in pairwise(within))
 
 
 def all_go_on(site: Site, partitions: int, *, times: int = 1) -> None:

@@ -10,7 +10,7 @@ from time import monotonic
 import pytest
 
 from blackboard.rules.shares import names_of
-from tests.proof.chaos.serving import all_go_on, leases, served
+from tests.proof.chaos.serving import all_go_on, leases, longest_silence, served
 from tests.proof.form import LONG
 from tests.support.patience import is_within
 from tests.support.processes import Site, Started, halt
@@ -41,7 +41,8 @@ def served_in_time(site: Site, since: float, *, silent: Started | None) -> None:
                 continue
             is_silent = silent is not None and f":{silent.pid}:" in gap.worker
             bound = TAKEN if is_silent else HANDED_OVER
-            assert is_within(gap.seconds, bound), f"{name}: {gap}"
+            silence = longest_silence(site, gap.since, gap.since + gap.seconds)
+            assert is_within(gap.seconds - silence, bound), f"{name}: {gap}"
 
 
 @pytest.mark.timeout(600)

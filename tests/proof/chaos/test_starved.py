@@ -26,15 +26,15 @@ from blackboard.rules.due import renew_every
 from blackboard.table import Row
 from blackboard.tables.sqlite_file import Stamp
 from tests.proof.chaos.figures import tell
-from tests.proof.chaos.machine import the_machine
 from tests.proof.chaos.programs import hogs
 from tests.proof.form import LONG
+from tests.support.patience import patience
 from tests.support.processes import Site
 
 SECONDS = 180.0 if LONG else 15.0
 HOGS = 32
 LEASE = 10.0
-LATEST = 1.0
+LATEST = patience(1.0)
 """Seconds after its time that the store may see a renewal."""
 STUBBORN = ("spin", "sleep", "regex")
 """Ways not to let go of the interpreter's lock, each in a child process of its own."""
@@ -105,12 +105,10 @@ def service_of(store: str, request: pytest.FixtureRequest) -> AbstractContextMan
     return going_first(request.getfixturevalue("azurite").pid)
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(SECONDS + 250)
 def test_starved_workers_keep_their_locks(
-    site: Site,
-    lasting_store: str,
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
+    site: Site, lasting_store: str, request: pytest.FixtureRequest
 ) -> None:
     """Nobody takes over what another has, though all have room for it; the store sees each lock
     renewed in time.
@@ -119,16 +117,15 @@ def test_starved_workers_keep_their_locks(
     for item in items:
         how = item.partition("-")[0]
         site.add(item, type_="holds-up", stale_after=f"{LEASE:g}s", timeout="1h", how=how)
-    with the_machine(tmp_path_factory.getbasetemp().parent, alone=True):
-        workers = [site.works(site.worker("--grace", "0s")) for _ in range(2)]
-        for item in items:
-            site.begun(item)
-        with service_of(lasting_store, request), hogs(HOGS, seconds=SECONDS + 200):
-            until = time.monotonic() + SECONDS
-            seen = site.run(lambda board: renewals(board, until=until))
-        for worker in workers:
-            worker.send(signal.SIGTERM)
-        assert [worker.ended() for worker in workers] == [0, 0]
+    workers = [site.works(site.worker("--grace", "0s")) for _ in range(2)]
+    for item in items:
+        site.begun(item)
+    with service_of(lasting_store, request), hogs(HOGS, seconds=SECONDS + 200):
+        until = time.monotonic() + SECONDS
+        seen = site.run(lambda board: renewals(board, until=until))
+    for worker in workers:
+        worker.send(signal.SIGTERM)
+    assert [worker.ended() for worker in workers] == [0, 0]
     between = [
         after - before for stamps in seen.values() for before, after in pairwise(sorted(stamps))
     ]

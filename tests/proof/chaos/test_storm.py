@@ -17,7 +17,6 @@ import pytest
 
 from blackboard.tables.azurite import Emulator
 from tests.proof.chaos.figures import figures_of, tell
-from tests.proof.chaos.machine import the_machine
 from tests.proof.chaos.storm import Storm, storm_over
 from tests.proof.chaos.troubles import LEASE, Trouble, planned
 from tests.proof.chaos.verdict import histories, noted, problems
@@ -76,7 +75,6 @@ def test_a_storm_costs_no_item_anything_and_the_board_little(
     site: Site,
     lasting_store: str,
     emulator: Callable[[], Emulator],
-    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """No two effective runs for one item and slot; fences never go back; what ran is in the
     history, which has one row a fence; nobody holds anything in the end, and nobody is left.
@@ -84,10 +82,7 @@ def test_a_storm_costs_no_item_anything_and_the_board_little(
     seed = int(os.environ.get("BLACKBOARD_SEED") or random.randrange(1_000_000))
     print(f"BLACKBOARD_SEED={seed}")  # noqa: T201 - told by pytest when it fails
     add_items(site)
-    with (
-        the_machine(tmp_path_factory.getbasetemp().parent, alone=False),
-        storm_over(site, emulator, seed=seed) as storm,
-    ):
+    with storm_over(site, emulator, seed=seed) as storm:
         strikes = planned(seed, seconds=SECONDS, partitions=lasting_store == "azurite")
         print(*strikes, sep="\n")  # noqa: T201
         storm.begin()
