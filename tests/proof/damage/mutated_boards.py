@@ -176,13 +176,17 @@ class Harmed:
             await self.settle()
 
     async def settle(self) -> None:
+        """What runs ends, and so do the walks that the worker makes of its own accord: were the
+        clock advanced in one of them, a shard would count as slow, and be claimed from later.
+        """
         worker = self.worker
 
         def is_settled() -> bool:
             for run in worker.inline.all():
                 if not run.ended.done():
                     run.end()
-            return all(held.claim.type == "plain" for held in worker.worker.holdings)
+            held = worker.worker.holdings
+            return worker.is_idle() and all(one.claim.type == "plain" for one in held)
 
         await until(lambda: worker.task.done() or is_settled(), "what runs is let go")
         if worker.task.done():
