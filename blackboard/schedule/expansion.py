@@ -11,11 +11,16 @@ time:
 - Below a day, to step through the days that a rule leaves out would take too long. There the times
   of day and the days are searched in turn, and each search says how far the other may skip. Hours
   and minutes that it leaves out are skipped where a search begins in them.
+
+dateutil takes the last days of December and the first of January for days of a wrong week in some
+years (2 January 2022 for one of a week 53 of 2021, which has 52). So it is asked for all weeks that
+these days may be of, and what is in none of BYWEEKNO is left out. (With BYSETPOS, which counts
+before that, it is not.)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, datetime, timedelta
+from datetime import MAXYEAR, date, datetime, timedelta
 from functools import partial
 from itertools import chain, dropwhile, islice, takewhile
 from operator import gt
@@ -62,6 +67,8 @@ class Expansion:
     hours: Sequence[int]
     minutes: Sequence[int]
     """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
+    weeks: frozenset[int]
+    """Those of BYWEEKNO that `rule` does not see to; empty: any."""
     count: int | None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
@@ -76,7 +83,8 @@ class Expansion:
         after = max(after, self.start - _SECOND)
         moved = (_LAST_YEAR - after.year) // 400 * 400
         search = self._search_by_day if self.skips_days else partial(self._stream, self.rule)
-        for wall in search(_moved(self.start, moved), _moved(after, moved)):
+        times = search(_moved(self.start, moved), _moved(after, moved))
+        for wall in filter(self._is_in_weeks, times):
             if wall.year - moved > MAXYEAR:
                 return
             yield _moved(wall, -moved)
@@ -103,7 +111,8 @@ class Expansion:
             if wall is None:
                 return
             midnight = wall.replace(hour=0, minute=0, second=0)
-            day = next(days.replace(dtstart=midnight).xafter(midnight, inc=True), None)
+            following = days.replace(dtstart=midnight).xafter(midnight, inc=True)
+            day = next(filter(self._is_in_weeks, following), None)
             if day is None:
                 return
             if day > midnight:
@@ -114,6 +123,18 @@ class Expansion:
             tomorrow = midnight + _DAY
             yield from takewhile(partial(gt, tomorrow), chain((wall,), stream))
             after = tomorrow - _SECOND
+
+    def _is_in_weeks(self, wall: datetime) -> bool:
+        """Whether the week of a time has a number of `weeks`, counted from either end of the year
+        that it belongs to: the one that has four of its days or more.
+        """
+        if not self.weeks:
+            return True
+        first = wall.date() - (wall.weekday() - self.week_start) % len(RULE_DAYS) * _DAY
+        middle = first + 3 * _DAY
+        of_year = (middle - date(middle.year, 1, 1)).days
+        until_end = (date(middle.year, 12, 31) - middle).days
+        return not self.weeks.isdisjoint({of_year // 7 + 1, -(until_end // 7 + 1)})
 
     def _near(self, start: datetime, after: datetime) -> datetime:
         """`start`, moved by whole intervals if that leaves at least one interval up to `after`. A
@@ -150,6 +171,11 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         used["BYDAY"] = ",".join(_one_kind(parts["BYDAY"].split(","), parts))
     elif in_weeks and parts.keys().isdisjoint({"BYMONTHDAY", "BYYEARDAY"}):
         used["BYDAY"] = RULE_DAYS[start.weekday()]
+    weeks = set(numbers_in(parts["BYWEEKNO"])) if "BYWEEKNO" in parts else set()
+    if weeks and "BYSETPOS" not in parts:
+        more = {-1} if weeks & {52, 53} else set()
+        more |= {1} if weeks & {-52, -53} else set()
+        used["BYWEEKNO"] = ",".join(map(str, sorted(weeks | more)))
     rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
     assert isinstance(rule, rrule.rrule)
     return Expansion(
@@ -161,6 +187,7 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         skips_days=frequency in BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
         hours=numbers_in(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
         minutes=numbers_in(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
+        weeks=frozenset(weeks if "BYSETPOS" not in parts else ()),
         count=int(parts["COUNT"]) if "COUNT" in parts else None,
     )
 
