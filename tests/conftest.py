@@ -14,7 +14,7 @@ import hypothesis
 import pytest
 
 from blackboard.table import Table
-from blackboard.tables import azure_transport
+from blackboard.tables.azure_transport import AzureTransport
 from blackboard.tables.azurite import Emulator
 from blackboard.testing import azurite, azurite_board, sqlite_board
 from tests.support.clocks import ManualClock, SeededChance
@@ -61,8 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     time.tzset()
     if config.getoption("timeout") is None:
         config.option.timeout = patience(float(config.getini("timeout")))
-    for limit in ("CONNECT", "COMMIT", "PAGE"):
-        setattr(azure_transport, limit, patience(60.0))
+    AzureTransport.commit_timeout = AzureTransport.page_timeout = patience(60.0)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from email.utils import format_datetime
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -71,9 +71,15 @@ def proxy_of(endpoint: str) -> str | None:
 class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
     """The connections to one account."""
 
+    commit_timeout: ClassVar[float] = COMMIT
+    page_timeout: ClassVar[float] = PAGE
+
     def __init__(self, clock: Clock, *, proxy: str | None = None, **config: Any) -> None:
         super().__init__(
-            connection_timeout=CONNECT, read_timeout=PAGE, use_env_settings=False, **config
+            connection_timeout=CONNECT,
+            read_timeout=self.page_timeout,
+            use_env_settings=False,
+            **config,
         )
         self.proxy = proxy
         self.requests = Requests()
@@ -87,7 +93,7 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         self.requests.pages += request.method == "GET"
         self.requests.others += not is_commit and request.method != "GET"
         sent = self._clock.monotonic()
-        async with asyncio.timeout(COMMIT if is_commit else PAGE):
+        async with asyncio.timeout(self.commit_timeout if is_commit else self.page_timeout):
             response = await super().send(request, **config, proxy=self.proxy)
             if is_of_the_service(response.headers):  # a proxy has a clock of its own
                 date = date_of(response.headers.get("Date", ""))

@@ -26,7 +26,8 @@ from blackboard.table import (
     Unknown,
     Unusable,
 )
-from blackboard.tables import azure, azure_transport
+from blackboard.tables import azure
+from blackboard.tables.azure_transport import AzureTransport
 from blackboard.tables.azurite import Emulator
 from tests.support.boards import TurningClock, finished
 from tests.support.proxied_board import Place, place_behind
@@ -52,8 +53,8 @@ SOON = 1.5
 
 @pytest.fixture
 def proxy(azurite: Emulator, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    for limit in ("COMMIT", "PAGE"):
-        monkeypatch.setattr(azure_transport, limit, SOON)
+    for limit in ("commit_timeout", "page_timeout"):
+        monkeypatch.setattr(AzureTransport, limit, SOON)
     with proxied(azurite.port) as made:
         yield made
 

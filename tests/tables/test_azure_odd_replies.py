@@ -22,7 +22,7 @@ from blackboard.tables import azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import credential_for
-from blackboard.tables.azure_transport import proxy_of
+from blackboard.tables.azure_transport import AzureTransport, proxy_of
 from tests.support.clocks import START
 from tests.support.stores import rows_of
 
@@ -262,7 +262,7 @@ def test_a_service_that_does_not_tell_the_time_is_not_opened(
 
 def test_a_batch_is_waited_for_to_the_end_of_its_reply(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no longer than a lease allows."""
-    monkeypatch.setattr(azure_transport, "COMMIT", 0.5)
+    monkeypatch.setattr(AzureTransport, "commit_timeout", 0.5)
     half = reply(202, b"x", Content_Type="multipart/mixed; boundary=b", **SERVICE)
     half = half.replace(b"Content-Length: 1\r\n", b"Content-Length: 1000\r\n")
 

@@ -12,7 +12,7 @@ import pytest
 
 from blackboard.model import Outcome
 from blackboard.table import Unavailable
-from blackboard.tables import azure_transport
+from blackboard.tables.azure_transport import AzureTransport
 from blackboard.tables.azurite import Emulator
 from blackboard.worker.worker import Mode
 from tests.proof.form import LONG
@@ -83,8 +83,8 @@ def test_harm_done_to_requests_costs_no_run_and_makes_none_twice(
     async def story(place: Place) -> None:
         await place.add(*(f"item-{number}" for number in range(ITEMS)))
         workers = [await place.hired(owner) for owner in ("ann", "ben", "cleo")]
-        for limit in ("COMMIT", "PAGE"):
-            monkeypatch.setattr(azure_transport, limit, ANSWER)
+        for limit in ("commit_timeout", "page_timeout"):
+            monkeypatch.setattr(AzureTransport, limit, ANSWER)
         for kind in kinds & {Kind.CLAIM, Kind.RELEASE, Kind.PAGE}:
             place.proxy.script(kind, None, faults[0])
         place.proxy.chance(RATE, *faults, kinds=kinds)
