@@ -81,12 +81,23 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     if item.is_unscheduled:
         # Planned is what comes next by this schedule, a slot of an earlier one, or NEVER.
         if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
-            return next_due(schedule, now)
+            return item.planned if _is_nudged(item, settings, now=now) else next_due(schedule, now)
         return item.planned if item.planned > passed or stays else next_due(schedule, passed)
     following = next_due(schedule, passed)
     if settings.missed == "all" and following is not None and following <= now - wait:
         return due_between(schedule, passed, now - wait, settings.missed_limit)[0]
     return following
+
+
+def _is_nudged(item: Item, settings: RunSettings, *, now: datetime) -> bool:
+    """Whether the planned slot is the schedule's, and not the next one only because the clock was
+    set back a little since: the slots before it have had their runs.
+    """
+    schedule = settings.schedule
+    if schedule is None or (item.schedule, item.timezone) != (settings.text, settings.timezone):
+        return False
+    latest = next_due(schedule, now + TOLERANCE)
+    return latest is not None and now < item.planned <= latest
 
 
 def missed_until(item: Item, *, settings: RunSettings, now: datetime) -> datetime:

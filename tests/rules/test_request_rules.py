@@ -40,6 +40,43 @@ def line_of(before: Item) -> list[str]:
     return [before.once, *(one.once for one in before.requests)]
 
 
+# ---- the schedule beside them
+
+
+@pytest.mark.parametrize("missed", ["one", "all", "none"])
+@pytest.mark.parametrize(
+    ("now", "planned", "slot"),
+    [
+        (NOON + MINUTE, NOON + HOUR, NOON + HOUR),
+        # The clock was corrected: noon has had its run.
+        (NOON - MINUTE + MILLISECOND, NOON + HOUR, NOON + HOUR),
+        (NOON - MINUTE, NOON + HOUR, NOON + HOUR),
+        (NOON - MINUTE - MILLISECOND, NOON + HOUR, NOON),
+        # It was wrong by hours.
+        (NOON - MINUTE, NOON + 2 * HOUR, NOON),
+        (NOON + MINUTE, NOON + 5 * HOUR, NOON + HOUR),
+    ],
+)
+def test_no_slot_is_planned_again_beside_a_run_that_was_asked_for(
+    missed: str, now: datetime, planned: datetime, slot: datetime
+) -> None:
+    hourly = settings(cron=HOURLY, missed=missed)
+    made = running(slot=NOON - 2 * MINUTE, planned=planned, start=NOON - 2 * MINUTE)
+    made = replace(made, schedule=hourly.text, timezone=hourly.timezone)
+    assert after(made, "ok", run=hourly, now=now).planned == slot
+
+
+@pytest.mark.parametrize(
+    ("schedule", "timezone"), [("cron 0 13 * * *", "UTC"), (f"cron {HOURLY}", "Asia/Tokyo")]
+)
+def test_a_slot_of_an_earlier_schedule_is_planned_no_more(schedule: str, timezone: str) -> None:
+    hourly, now = settings(cron=HOURLY), NOON - MINUTE
+    assert (hourly.text, hourly.timezone) == (f"cron {HOURLY}", "UTC")
+    made = running(slot=now - MINUTE, planned=NOON + HOUR, start=now - MINUTE)
+    made = replace(made, schedule=schedule, timezone=timezone)
+    assert after(made, "ok", run=hourly, now=now).planned == NOON
+
+
 # ---- asking
 
 

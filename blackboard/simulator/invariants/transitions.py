@@ -39,7 +39,7 @@ from blackboard.simulator.changes import AppliedChange
 from blackboard.spec import RunSettings
 from blackboard.table import Delete, Insert, Replace
 
-HOUR = timedelta(hours=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 TAKEOVERS = 3
 """Attempts that may be overridden, where retries allow fewer."""
 DECIDED_WITHIN = timedelta(minutes=1)
@@ -289,7 +289,11 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
         if item.planned == NEVER:
             return next_due(schedule, run.stop)
         if item.planned > run.stop and item.planned != item.first:
-            return next_due(schedule, run.stop)
+            # If the clock was corrected, those before the planned slot may have had their runs.
+            is_own = (item.schedule, item.timezone) == (settings.text, settings.timezone)
+            latest = next_due(schedule, run.stop + MINUTE) if is_own else None
+            is_corrected = latest is not None and item.planned <= latest
+            return item.planned if is_corrected else next_due(schedule, run.stop)
         return item.planned if stays or item.planned > covered else following
     passed = run.stop - wait
     if settings.missed == "all" and following is not None and following <= passed:
