@@ -26,6 +26,8 @@ come to the same shares, and where they do not, the conditions of the claims dec
     is late              1.5 rounds or more after its last look it takes what is free, overrides
                          nothing and releases nothing, for two rounds: the store was away, or the
                          machine stood still, and others may be about to come back like itself.
+                         If it is late for six rounds on end, it is slow, and releases as others do:
+                         else it would hold all that it has for as long as its machine is busy.
 
 `steal` is the rule that is published for Event Hubs' processors: while nothing is free, the owner
 of most releases one in each round, as long as another has at least two fewer. It comes to the same
@@ -43,6 +45,8 @@ LATE = 1.5
 """Rounds from one look to the next, after which a worker is late."""
 CATCHING_UP = 2.0
 """Rounds for which a worker stays late."""
+SLOW = 6.0
+"""Rounds after which a worker that is late all the time is slow."""
 HURRY = 1.0
 """Seconds to the next look while a worker holds less than its share."""
 WATCHFUL = 2.5
@@ -149,6 +153,7 @@ def decide(
     *,
     balance: Balance = Balance.SHARES,
     late: bool = False,
+    slow: bool = False,
     left: Collection[str] = (),
 ) -> Decision:
     """What the worker `me` does about a picture. `left` are the partitions that it has found free
@@ -162,7 +167,7 @@ def decide(
         take = [name for name in [*dealt, *others] if not late or name in picture.free]
         return Decision(take=tuple(sorted(take)), contended=bool(others), again=HURRY)
     again = WATCHFUL if picture.free or picture.stale else None
-    if late or picture.stale or max(picture.free.values(), default=0.0) >= NEGLECTED:
+    if (late and not slow) or picture.stale or max(picture.free.values(), default=0.0) >= NEGLECTED:
         return Decision(again=again)
     if balance is not Balance.STEAL:
         return Decision(release=held[me] - share[me], again=again)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from blackboard.model import Lock, Member, Token
 from blackboard.rules.due import is_stale
-from blackboard.rules.shares import CATCHING_UP, HURRY, LATE, Picture, counting
+from blackboard.rules.shares import CATCHING_UP, HURRY, LATE, SLOW, Picture, counting
 
 ROUND = 1 / 3
 """The part of a lease from one look at the group to the next."""
@@ -25,6 +25,8 @@ class Look:
     workers: Sequence[Member]
     late: bool
     """Whether it comes late after the one before, or soon after one that did."""
+    slow: bool
+    """Whether it is late as all others have been for `SLOW`."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -80,6 +82,8 @@ class Pace:
     last: float = 0.0
     """When it last saw the group, or was started."""
     late_until: float = -math.inf
+    _late_since: float | None = None
+    """Since when each look has been late."""
     _short_since: float | None = None
     """Since when it holds less than its share, and has got no more of it."""
     _short_with: int = 0
@@ -90,7 +94,14 @@ class Pace:
         if now - self.last > LATE * a_round:
             self.late_until = now + CATCHING_UP * a_round
         self.last = now
+        if now >= self.late_until:
+            self._late_since = None
+        elif self._late_since is None:
+            self._late_since = now
         return now < self.late_until
+
+    def is_slow(self, now: float, *, a_round: float) -> bool:
+        return self._late_since is not None and now - self._late_since >= SLOW * a_round
 
     def pause(
         self, again: float | None, *, now: float, held: int, a_round: float, longest: float

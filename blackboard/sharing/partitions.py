@@ -268,7 +268,9 @@ class GroupWorker:
         self._left = {name: self._left.get(name, now) for name in waits}
         left = [name for name, since in self._left.items() if since <= now - waits[name]]
         balance = self.pump.balance
-        decision = decide(picture, self.owner, balance=balance, late=look.late, left=left)
+        decision = decide(
+            picture, self.owner, balance=balance, late=look.late, slow=look.slow, left=left
+        )
         await self._take(look, decision.take, one_by_one=decision.contended)
         if decision.release and not self._stopping:
             held = {name for name, owner in picture.held.items() if owner == self.owner}
@@ -285,8 +287,10 @@ class GroupWorker:
         async for row in self.board.walk(0, until=_ALL):
             if row.type == self.handler.type:
                 rows.setdefault(row.id, row)
+        seen = self.board.clock.monotonic()
         return Look(
-            late=self._pace.looked(self.board.clock.monotonic(), a_round=self._round),
+            late=self._pace.looked(seen, a_round=self._round),
+            slow=self._pace.is_slow(seen, a_round=self._round),
             locks=[row for row in rows.values() if isinstance(row, Lock)],
             tokens=[row for row in rows.values() if isinstance(row, Token)],
             workers=members,

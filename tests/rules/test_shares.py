@@ -153,6 +153,14 @@ def test_a_late_worker_takes_what_is_free_overrides_nothing_and_lets_nothing_go(
     assert decide(picture("aaab", workers="ab"), "a", late=True) == Decision()
 
 
+def test_a_slow_worker_releases_what_is_too_much_and_overrides_nothing() -> None:
+    """One that is late all the time: it would keep all that it has while its machine is busy."""
+    found = picture("aaab", workers="ab")
+    assert decide(found, "a", late=True, slow=True) == decide(found, "a") == Decision(release=1)
+    found = picture("bb", stale={"x": "gone"}, free=["y"], workers="ab")
+    assert decide(found, "a", late=True, slow=True).take == ("y",)
+
+
 def test_nothing_is_released_while_something_is_stale_or_was_free_for_long() -> None:
     def found(**about: Any) -> Decision:
         return decide(picture("aaaab", workers="ab", **about), "a")

@@ -397,6 +397,28 @@ async def test_a_worker_started_while_the_store_is_away_overrides_nothing_for_tw
 
 @above_the_store
 @sharing()
+async def test_a_worker_that_is_late_all_the_time_shares_with_one_that_joins(group: Group) -> None:
+    """Its machine is busy, and each of its rounds takes so long that it could have stood still."""
+    look = GroupWorker._look
+
+    async def look_late(worker: GroupWorker, **about: Any) -> Any:
+        if worker.owner == "ann":
+            await group.fleet.clock.sleep(0.6 * ROUND)
+        return await look(worker, **about)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GroupWorker, "_look", look_late)
+        await group.join("ann")
+        await group.fleet.turn(12 * ROUND)
+        await group.join("ben")
+        await group.fleet.turn(4 * ROUND + DRAIN)
+        assert group.log.counts == [6, 6]
+        await group.fleet.turn(20 * ROUND)
+    assert len(group.log.began) == 12 + 6, "nothing else has moved"
+
+
+@above_the_store
+@sharing()
 async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Group) -> None:
     await group.join("ann", "ben")
     await group.fleet.turn(INITIAL_DELAY + 2.0)
