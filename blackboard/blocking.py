@@ -366,9 +366,11 @@ class BlockingElection(ManagerProxy["Election"]):
         """Whether it holds the lock and is before its deadline."""
         return self._inner.is_leader
 
-    def won(self) -> "BlockingTerm":
-        """Waits until it is the leader. Returns the term in which it leads."""
-        term = self._portal.call(self._inner.won())
+    def won(self, timeout: float | None = None) -> "BlockingTerm":
+        """Waits until it is the leader. Returns the term in which it leads. Raises TimeoutError
+        where it does not lead within `timeout` seconds.
+        """
+        term = self._portal.call(self._inner.won(timeout))
         return BlockingTerm(term.fence, BlockingSignal(term.lost, self._portal.call))
 
 

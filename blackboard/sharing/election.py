@@ -192,18 +192,20 @@ class Election(OfOneProcess):
         """Whether it holds the lock and is before its deadline."""
         return self._term is not None
 
-    async def won(self) -> Term:
-        """Waits until it is the leader. Returns the term in which it leads. Raises BoardClosed once
-        its board closes, BlackboardError outside of the block.
+    async def won(self, timeout: float | None = None) -> Term:  # noqa: ASYNC109 - as in threads
+        """Waits until it is the leader. Returns the term in which it leads. Raises TimeoutError
+        where it does not lead within `timeout` seconds, BoardClosed once its board closes,
+        BlackboardError outside of the block.
         """
         self._check_loop()
-        while (term := self._term) is None:
-            self._check_board()
-            if self._block is None or self._leaving.is_set():
-                within = "inside the block of `board.election(...)`"
-                raise BlackboardError(f"there is a candidate of {self.name!r} only {within}")
-            self._won.clear()
-            await self._won.wait()
+        async with asyncio.timeout(timeout):
+            while (term := self._term) is None:
+                self._check_board()
+                if self._block is None or self._leaving.is_set():
+                    within = "inside the block of `board.election(...)`"
+                    raise BlackboardError(f"there is a candidate of {self.name!r} only {within}")
+                self._won.clear()
+                await self._won.wait()
         return term
 
     @property

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -892,6 +892,30 @@ def test_a_program_without_a_loop_takes_part(tmp_path: Path) -> None:
         assert term.lost.reason == GONE
         assert (leader.won().fence, bool(term.lost)) == (3, True)
     assert not leader.is_leader
+
+
+def test_a_program_may_wait_for_its_term_for_a_limited_time(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            blackboard.open(tmp_path / "app.db", create=True) as board,
+            board.election("report", lease="3s") as other,
+        ):
+            with pytest.raises(TimeoutError):
+                await other.won(timeout=0.01)
+
+    with (
+        blackboard.open_blocking(tmp_path / "app.db", create=True) as board,
+        ExitStack() as leading,
+    ):
+        leader = leading.enter_context(board.election("report", lease="3s"))
+        assert leader.won(timeout=patience(30)).fence == 1
+        assert leader.won(timeout=0).fence == 1, "it leads already"
+        asyncio.run(story())
+        with board.election("report", lease="3s") as other:
+            with pytest.raises(TimeoutError):
+                other.won(timeout=0.01)
+            leading.close()
+            assert other.won(timeout=patience(30)).fence == 2
 
 
 def test_an_election_that_is_entered_twice_goes_on(tmp_path: Path) -> None:
