@@ -57,6 +57,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
         if unknown := unknown_fields(item.spec):
             names = few_of([*unknown])
             warn(f"{shown(item.id)} is written without what a newer version added: {names}")
+    _warn_of_settings(items, session.resolve)
     _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
     return int(not is_whole or len(items) < len(chosen_items))
 
@@ -87,6 +88,18 @@ def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
     except (BadInput, ValueError):
         return False  # unknown here
     return False
+
+
+def _warn_of_settings(items: Sequence[Item], resolve: Resolve) -> None:
+    """Warn of the items that `apply` takes only with other settings than are found here, such as
+    one whose blackout is a calendar that these do not have.
+    """
+    for item in items:
+        try:
+            resolve(item.type, item.spec)
+        except BadInput as bad:
+            problem = shown(str(bad))
+            warn(f"{shown(item.id)} is written, but does not fit the settings here: {problem}")
 
 
 def _warn_of_states(items: Sequence[Item]) -> None:

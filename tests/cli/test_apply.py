@@ -878,6 +878,10 @@ def test_what_is_exported_may_name_a_calendar_of_the_settings(blackboard: Comman
     assert blackboard("apply", str(items)).out == "nothing to do: 1 item as declared\n"
     items.write_text(items.read_text().replace("hol", "other"))
     assert blackboard.refused("apply", str(items)).startswith("blackout: ")
+    blackboard.write("")
+    done = blackboard("export")
+    assert 'blackout = "hol"' in done.out
+    assert "davis is written, but does not fit the settings here: blackout: " in done.err
 
 
 def test_a_pipe_has_no_name_to_prune_by(blackboard: CommandLine) -> None:

@@ -3,11 +3,12 @@
 import re
 import subprocess
 import sys
+from inspect import Parameter, signature
 from pathlib import Path
 
 import pytest
 
-from blackboard import open_blocking
+from blackboard import Board, open_blocking
 from tests.support.page_commands import blocks
 from tests.support.patience import patience
 from tests.support.processes import own_environ
@@ -174,6 +175,31 @@ def test_the_programs_are_right_for_mypy() -> None:
             file.write_text(text, encoding="utf-8")
     plain = ("--config-file=", "--follow-imports=silent", "--ignore-missing-imports")
     output_of(place, "-m", "mypy", *plain, f"--cache-dir={cache}", *sorted(programs()))
+
+
+VERBS = re.findall(r"^\| (`[a-z_]+\(.*?) \|", PAGE, re.MULTILINE)
+"""The first cells of the table of verbs."""
+
+
+def arguments_of(verb: str) -> list[str]:
+    """The names of the arguments that a call takes, as the page writes it."""
+    inside = re.sub(r"[`(){}]", "", verb.partition("(")[2])
+    return [
+        one.partition("=")[0].strip() for one in inside.split(",") if one.strip() not in {"", "..."}
+    ]
+
+
+@pytest.mark.parametrize(
+    "verb", [one for cell in VERBS for one in re.findall(r"`([a-z_]+\([^`]*\))`", cell)]
+)
+def test_a_verb_has_the_arguments_that_the_page_names(verb: str) -> None:
+    taken = signature(getattr(Board, verb.partition("(")[0])).parameters
+    assert set(arguments_of(verb)) <= taken.keys()
+    whole = [
+        name for name in taken if name != "self" and taken[name].kind is not Parameter.VAR_KEYWORD
+    ]
+    named = arguments_of(verb)
+    assert "..." in verb or not [name for name in whole if name not in named]
 
 
 def test_every_program_of_the_page_is_run() -> None:
