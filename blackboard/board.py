@@ -689,7 +689,7 @@ class Board(OfOneProcess):
         from blackboard.protocol.leaders import name_of_program
         from blackboard.sharing.election import Election
 
-        inputs.check_text("name", name)
+        inputs.check_looks("name", inputs.check_text("name", name))
         election = Election(
             self._table,
             name=name_of_program(name),

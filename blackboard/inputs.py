@@ -71,19 +71,26 @@ def check_id(text: str) -> str:
 
 
 def check_new_id(text: str) -> str:
-    """Refuses what `check_id` does, and an id that is shown as another one is: with blanks at its
-    ends, or with characters that Unicode writes in two ways, in another form than NFC; and one that
-    commands read as a pattern of many ids. (? and [ are in addresses, and match little else.)
+    """Refuses what `check_id` and `check_looks` do, and an id that commands read as a pattern of
+    many ids. (? and [ are in addresses, and match little else.)
     """
-    check_id(text)
-    if text != text.strip():
-        raise BadInput("id", f"{text!r} has blanks at its ends", "leave them out")
-    if not is_normalized("NFC", text):
-        problem = f"{text!r} looks like another id: its characters are not in Unicode's form NFC"
-        raise BadInput("id", problem, f"{normalize('NFC', text)!a} is")
+    check_looks("id", check_id(text))
     if "*" in text or is_label(text) or state_in(text):
         problem = f"{text!r} would mean other items in commands"
         raise BadInput("id", problem, "leave out *, or tag:, owner:, type:, state: before it")
+    return text
+
+
+def check_looks(field: str, text: str) -> str:
+    """Refuses a name that is shown as another one is: with blanks at its ends, or with characters
+    that Unicode writes in two ways, in another form than NFC. Raises BadInput naming its field.
+    """
+    if text != text.strip():
+        raise BadInput(field, f"{text!r} has blanks at its ends", "leave them out")
+    if not is_normalized("NFC", text):
+        looks = f"{text!r} looks like another {field}"
+        problem = f"{looks}: its characters are not in Unicode's form NFC"
+        raise BadInput(field, problem, f"{normalize('NFC', text)!a} is")
     return text
 
 

@@ -106,10 +106,6 @@ def name_of_program(name: str) -> str:
     if name == COORDINATOR:
         problem = f"{name!r} is taken: workers elect their coordinator in it"
         raise BadInput("name", problem, "use another name")
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise BadInput("name", f"{name!r} is not UTF-8 text", "use another name") from None
     if "," in name:
         raise BadInput("name", f"{name!r} has a comma", "use another character")
     return name

@@ -981,5 +981,11 @@ def test_what_cannot_be_is_refused_without_a_loop_too(tmp_path: Path) -> None:
             board.election("report", lease="1s")
         with pytest.raises(BadInput, match="it is empty"):
             board.election("")
+        with pytest.raises(BadInput, match=r"^name: 'report ' has blanks at its ends"):
+            board.election("report ")
+        with pytest.raises(BadInput, match=r"^name: .* looks like another name: .*NFC"):
+            board.election("e\u0301t\u00e9")
+        with pytest.raises(BadInput, match=r"^name: .* is not UTF-8 text"):
+            board.election("\udc80")
         with board.election("report"), pytest.raises(BadInput, match="kind"):
             board.election("report", kind="ring").__enter__()
