@@ -26,7 +26,7 @@ class Look:
     late: bool
     """Whether it comes late after the one before, or soon after one that did."""
     slow: bool
-    """Whether it is late as all others have been for `SLOW`."""
+    """Whether each look has been late for `SLOW` rounds."""
 
     @property
     def names(self) -> frozenset[str]:

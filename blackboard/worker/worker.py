@@ -45,9 +45,9 @@ IDLE_WALK = 1.0
 GIVEN_UP_AFTER = 60.0
 """Seconds in which no walk was answered by all shards, after which a worker that is to end gives
 up."""
-LAG = 1.0
+LAG = 1.5
 """Seconds by which a worker that has just begun may take the time of the store for earlier than it
-is: Azure reports whole seconds."""
+is: Azure reports whole seconds, and a reply may take half a second."""
 
 
 class Mode(StrEnum):

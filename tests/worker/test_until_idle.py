@@ -187,14 +187,17 @@ async def test_a_store_that_does_not_answer_for_a_minute_is_given_up(
     assert place.clock.monotonic() - began > GIVEN_UP_AFTER
 
 
+@pytest.mark.parametrize("seconds", [0.6, 1.4])
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])
 @with_workers
 async def test_what_may_be_due_by_the_clock_of_the_store_is_waited_for(
-    place: Workplace, mode: Mode
+    place: Workplace, mode: Mode, seconds: float
 ) -> None:
-    """Who has just come takes the time of Azure for up to a second less than it is."""
+    """Who has just come takes the time of Azure for up to a second less than it is, and for what
+    its reply took.
+    """
     await place.add("davis")
-    behind = timedelta(seconds=0.6)
+    behind = timedelta(seconds=seconds)
 
     async def now() -> datetime:
         return await place.table.table.now() - behind
@@ -203,7 +206,7 @@ async def test_what_may_be_due_by_the_clock_of_the_store_is_waited_for(
     worker = await place.worker(mode, at_once=True)
     await until(lambda: worker.wake.waiting or worker.task.done(), "the first walk")
     assert worker.order == []
-    place.later(seconds=0.6)
+    place.later(seconds=seconds)
     await worker.looks_again()
     await worker.ended()
     assert worker.order == ["davis"]
