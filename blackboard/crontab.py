@@ -21,6 +21,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from blackboard.command_names import name_of
 from blackboard.errors import BadInput
 from blackboard.schedule.cron import Cron
 from blackboard.schedule.times import parse_duration
@@ -184,7 +185,7 @@ class Crontab:
 
     def _item(self, expression: str, command: str, comment: str, spread: int) -> dict[str, Any]:
         item: dict[str, Any] = {
-            "id": self._id(comment or _name_of(command)),
+            "id": self._id(comment or name_of(_command_and_input(command)[0])),
             "type": "shell",
             "cron": expression,
             "timezone": self.zone,
@@ -345,18 +346,6 @@ def _command_and_input(line: str) -> tuple[str, str | None]:
     command, rest = _ESCAPED.sub(r"\1", whole), line[len(whole) :]
     given = _PERCENT.sub("\n", rest[1:]).replace(r"\%", "%")
     return command, given.removesuffix("\n") if rest[1:] else None
-
-
-def _name_of(command: str) -> str:
-    """The name for a command: its program, without the path and the assignments before it."""
-    try:
-        words = shlex.split(_command_and_input(command)[0], comments=False)
-    except ValueError:
-        words = command.split()
-    words = [word for word in words if "=" not in word.partition("/")[0]]
-    if words[:1] == ["cd"] and "&&" in words:
-        words = words[words.index("&&") + 1 :]
-    return Path(words[0]).stem if words else ""
 
 
 def _one_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """`blackboard import-crontab`: writes the items of a crontab (`blackboard/crontab.py`) as TOML."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,8 @@ Examples:
 )
 def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
     """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
-    comment right above a line makes its id and description, else its program the id. MAILTO becomes
-    the owner. One line that cannot be taken refuses the file: all such lines are named.
+    comment right above a line makes its id and description, else what it runs the id. MAILTO
+    becomes the owner. One line that cannot be taken refuses the file: all such lines are named.
     """
     zone, doubt = (find_zone(tz).key, "") if tz else zone_of_host()
     if doubt:
@@ -68,8 +68,8 @@ def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: s
     users = [] if user else crontab.check_users(system=system)
     _warn_of_left(crontab, file)
     if crontab.problems:
-        for number, problem in sorted(crontab.problems.items()):
-            note(f"{file}:{number}: {problem}")
+        for problem, numbers in _by_problem(crontab.problems).items():
+            note(f"{file}:{','.join(map(str, numbers))}: {problem}")
         return 2
     _warn_of_meanings(crontab, file, users)
     if chosen.json:
@@ -83,6 +83,14 @@ def _lines(items: Sequence[dict[str, Any]], *, file: str, zone: str) -> Iterator
     yield HEAD.format(file="a crontab" if file == "-" else shown(file), zone=zone)
     for item in items:
         yield item_text(item)
+
+
+def _by_problem(problems: Mapping[int, str]) -> dict[str, list[int]]:
+    """The numbers of the lines that each problem is of, those of the first line first."""
+    lines: dict[str, list[int]] = {}
+    for number, problem in sorted(problems.items()):
+        lines.setdefault(problem, []).append(number)
+    return lines
 
 
 def _warn_of_left(crontab: Crontab, file: str) -> None:

@@ -245,6 +245,48 @@ def test_every_line_that_cannot_be_taken_is_named(
     assert "'root' is a user, as in /etc/crontab (take the lines of one user by --user" in told[0]
 
 
+def test_what_many_lines_have_in_common_is_said_once(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["0 1 * * * root /a", "0 2 * * * www:www /b", "0 3 * * * root /c", "0 4 * * * root /d"]
+    monkeypatch.setattr("sys.stdin", piped("\n".join(lines)))
+    told = blackboard("import-crontab", "-", code=2).err.splitlines()
+    assert [line.partition(" -:")[2].partition(" is a")[0] for line in told] == [
+        "1,3,4: user: 'root'",
+        "2: user: 'www:www'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("/usr/bin/ruby -w /srv/jobs/check_disks.rb now", "check-disks-now"),
+        ("source /srv/env && cd /srv/app && python3 cleanup.py >> /log", "cleanup"),
+        ("test -x /sbin/anacron || ( cd / && run-parts --report /etc/x.d )", "run-parts"),
+        ('if [ -x /x ] && [ "$(date +\\%u)" -le 5 ]; then /usr/bin/scan --all; fi', "scan"),
+        ("flock -n /tmp/lock timeout 60 python3 -m app.tasks.sync --full", "app-tasks-sync"),
+        (
+            "sudo -u www A=b nice -n 19 ionice -c3 php artisan schedule:run",
+            "artisan-schedule-run",
+        ),
+        ("bundle exec rake db:trim", "rake-db-trim"),
+        ("python manage.py clearsessions", "manage-clearsessions"),
+        ("certbot renew --quiet", "certbot-renew"),
+        ("python3 -c 'import this'", "python3"),
+        ("bash -lc 'cd /srv; make'", "bash"),
+        ("cd /srv", "cd"),
+        ("echo 'it is > /tmp/x", "echo"),
+        ("env", "env"),
+        ("(", "job"),
+    ],
+)
+def test_an_id_is_the_name_of_what_a_command_runs(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str, name: str
+) -> None:
+    [item] = imported(blackboard, f"0 3 * * * {command}\n", monkeypatch)
+    assert item["id"] == name
+
+
 @pytest.mark.parametrize("expression", ["5/15 * * * *", "0 0 1 */2,1/2 *", "0 3 * * mon/2"])
 def test_a_step_after_a_single_number_is_refused_as_by_debians_cron(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, expression: str
@@ -319,7 +361,7 @@ def test_a_program_with_a_user_of_its_name_is_no_user(
     users = [SimpleNamespace(pw_name=name) for name in ("git", "deploy")]
     monkeypatch.setattr("pwd.getpwall", lambda: users)
     monkeypatch.setattr("shutil.which", {"git": "/usr/bin/git"}.get)
-    assert imported(blackboard, "0 3 * * * git pull\n", monkeypatch)[0]["id"] == "git"
+    assert imported(blackboard, "0 3 * * * git pull\n", monkeypatch)[0]["id"] == "git-pull"
     monkeypatch.setattr("sys.stdin", piped("0 3 * * * deploy run.sh\n"))
     assert "'deploy' is a user" in blackboard("import-crontab", "-", code=2).err
 
@@ -500,7 +542,7 @@ START_HOURS_RANGE=3-22
 def test_an_anacrontab_is_refused(blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", piped(ANACRONTAB))
     told = blackboard("import-crontab", "-", code=2).err.splitlines()
-    assert [line.partition(" -:")[2].partition(":")[0] for line in told] == ["4", "5"]
+    assert [line.partition(" -:")[2].partition(":")[0] for line in told] == ["4,5"]
     assert all(
         "this is a line of an anacrontab: its second column is a delay" in one for one in told
     )

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LAYERS = {
     "records, errors, time": "model errors clock phrases cache tasks",
     "schedules": "schedule schedule.*",
-    "what a run is run with, and which items are meant": "spec patterns crontab",
+    "what a run is run with, and which items are meant": "spec patterns command_names crontab",
     "rules: they decide": "rules rules.*",
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
