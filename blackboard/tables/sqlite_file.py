@@ -226,7 +226,6 @@ class SqliteFile:
             return None
 
         def write() -> None:
-            self._check_names()  # it may have waited long for others
             stamp = self._stamp()
             self._connection.execute(query, (stamp.boot, stamp.touched, *values))
 
@@ -354,6 +353,7 @@ class SqliteFile:
         each time, while others take the lock.
         """
         for _ in range(self._tries):
+            self._check_names()
             try:
                 return call()
             except sqlite3.OperationalError as error:
@@ -362,12 +362,12 @@ class SqliteFile:
             self._guard.release()  # nothing is locked now
             select.select([], [], [], _POLL)  # of no clock, which may be set meanwhile
             self._guard.acquire()
+        self._check_names()
         return call()
 
     @contextmanager
     def _request(self) -> Iterator[None]:
         with self._guard, translated(self._path):
-            self._check_names()
             yield
 
     def _check_names(self) -> None:

@@ -67,7 +67,11 @@ async def opened(logged: Logged) -> Table:
 @pytest.mark.parametrize(
     ("items", "slots", "most"), [(40, 1, SINGLY), (1_000, 200, IN_BULK)], ids=["singly", "in bulk"]
 )
-def test_what_a_run_costs(logged: Logged, items: int, slots: int, most: float) -> None:
+def test_what_a_run_costs(
+    logged: Logged, items: int, slots: int, most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "ANNOUNCE_SOON", ())  # as many, however long it takes
+
     async def story() -> None:
         table = await opened(logged)
         board = await new_board(table, items, item_type="bench-coroutine")
