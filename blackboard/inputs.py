@@ -6,22 +6,18 @@ argument of another kind is refused by its name. A text or a number of a class o
 template engine's, is taken as a plain one.
 """
 
-import errno
 import json
 import os
 import socket
-import stat
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
     Any,
-    BinaryIO,
     Literal,
     NamedTuple,
     ParamSpec,
@@ -151,32 +147,6 @@ def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where:
             raise BadInput(
                 f"{where}{name}", f"means nothing to {of}", f"it takes {', '.join(taken)}"
             )
-
-
-def opened_file(file: Path) -> BinaryIO:
-    """A file that a person has named, open to be read. Raises OSError. A named pipe and a socket
-    are none: to open one would wait until a program writes into it. A pipe that a shell has opened
-    is one: `/dev/stdin`, and `/dev/fd/63`, as shells write `<(...)`.
-    """
-    if file.is_socket():
-        raise OSError(errno.ENXIO, "it is a socket")
-    number = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        os.set_blocking(number, True)
-        _check_kind(file, os.fstat(number).st_mode)
-    except OSError:
-        os.close(number)
-        raise
-    return os.fdopen(number, "rb")
-
-
-def _check_kind(file: Path, mode: int) -> None:
-    """Raises OSError for a folder, and for a pipe that has a name in a folder."""
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    is_of_shell = str(file.absolute()).startswith(("/dev/", "/proc/"))
-    if stat.S_ISFIFO(mode) and not is_of_shell and os.path.lexists(file.resolve()):
-        raise OSError(errno.ENXIO, "it is a named pipe")
 
 
 def number_of(text: str, *, digits: int = 9) -> int | None:

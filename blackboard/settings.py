@@ -6,10 +6,9 @@ with the line. Nothing in it is a secret; secrets come from the environment.
 
 import difflib
 import re
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -21,8 +20,9 @@ from blackboard.bus import redis_parts
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput, NoTimeLeft
 from blackboard.handlers.handler import Handler, check_type
-from blackboard.inputs import check_new_id, opened_file
+from blackboard.inputs import check_new_id
 from blackboard.model import replace
+from blackboard.named_files import read_text
 from blackboard.notify.settings import NotifyTable, RouteTable, check_notify, check_route
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.keys import check_board_name
@@ -47,8 +47,6 @@ from blackboard.spec import (
 )
 
 FILE_NAME = "blackboard.toml"
-LARGEST_FILE = 64 << 20
-"""The most bytes of a file of settings or items, or of a crontab."""
 MOST_REMEMBERED = 20_000
 """The most specs whose settings a resolver caches."""
 MOST_HISTORY = 1_000_000
@@ -245,7 +243,7 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
 
 def load_settings(file: Path) -> Settings:
     """Reads and checks a settings file. Raises BadInput with the file and the line."""
-    return parse_settings(read_text(file), file)
+    return parse_settings(read_text(file, field="config"), file)
 
 
 def parse_settings(text: str, file: Path, *, is_whole: bool = True) -> Settings:
@@ -284,31 +282,6 @@ def _with_schedules(data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ):
         if isinstance(table, dict):
             yield table
-
-
-def read_text(file: Path | None, *, field: str = "config") -> str:
-    """The text of a settings file; None: of the standard input. Raises BadInput with this `field`
-    when it cannot be read.
-    """
-    try:
-        return read_bytes(file, field=field).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise BadInput(field, f"{file or 'it'} is not UTF-8 text", "give it as UTF-8") from None
-
-
-def read_bytes(file: Path | None, *, field: str) -> bytes:
-    """What a file holds; None: what the standard input has. Raises BadInput with this `field` where
-    it cannot be read, and where it is longer than LARGEST_FILE: a device may have no end.
-    """
-    name = file or "the standard input"
-    try:
-        with opened_file(file) if file else nullcontext(sys.stdin.buffer) as stream:
-            data = stream.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise BadInput(field, f"{name}: {error.strerror}", "name a file that can be read") from None
-    if len(data) > LARGEST_FILE:
-        raise BadInput(field, f"{name} has more than {LARGEST_FILE:,} bytes", "divide it")
-    return data
 
 
 @contextmanager

@@ -19,17 +19,11 @@ from blackboard.display.escaping import shown
 from blackboard.errors import BadInput
 from blackboard.inputs import check_params_size, check_size, check_utf8, checked_first
 from blackboard.model import Item, replace
+from blackboard.named_files import read_text
 from blackboard.phrases import command
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.groups import check_held, check_no_pump
-from blackboard.settings import (
-    FILE_NAME,
-    ItemTable,
-    Settings,
-    naming_line,
-    parse_settings,
-    read_text,
-)
+from blackboard.settings import FILE_NAME, ItemTable, Settings, naming_line, parse_settings
 from blackboard.spec import RunSettings, Spec, encode_spec
 
 STDIN = Path("<stdin>")
@@ -121,7 +115,7 @@ def _check_other_settings(chosen: Chosen, file: Path) -> None:
         return
     if file != STDIN and other.exists() and other.samefile(file):
         return
-    if parse_settings(read_text(other), other, is_whole=False).is_of_items_alone:
+    if parse_settings(read_text(other, field="config"), other, is_whole=False).is_of_items_alone:
         return
     if chosen.config is not None:
         problem = f"{other} and {file} have settings"

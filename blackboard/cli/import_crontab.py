@@ -13,10 +13,10 @@ from blackboard.cli.output import emit, emit_toml, note, warn
 from blackboard.crontab import TAKE_ONE, Crontab, zone_of_host
 from blackboard.display.escaping import shown
 from blackboard.errors import BadInput
+from blackboard.named_files import read_bytes
 from blackboard.phrases import plural
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.zones import find_zone
-from blackboard.settings import read_bytes
 
 HEAD = """\
 # Items of {file}, for `blackboard apply`. Where CRON_TZ names no zone, times are those of {zone}.

@@ -19,7 +19,8 @@ import msgspec
 from blackboard.cli.options import completing
 from blackboard.cli.output import warn
 from blackboard.errors import BadInput
-from blackboard.inputs import LARGEST_PARAMS, changed, check_keys, opened_file
+from blackboard.inputs import LARGEST_PARAMS, changed, check_keys
+from blackboard.named_files import opened_file
 from blackboard.schedule.cron import idle_steps
 from blackboard.schedule.rrule import idle_exclusions
 from blackboard.schedule.times import iso_text

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from blackboard import settings
+from blackboard import named_files
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.patience import patience
 
@@ -126,7 +126,7 @@ def test_rows_that_are_no_text_are_left_out_and_named(town: CommandLine, file: P
 def test_a_file_without_an_end_is_read_in_part(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch, args: str, told: str
 ) -> None:
-    monkeypatch.setattr(settings, "LARGEST_FILE", 10_000)
+    monkeypatch.setattr(named_files, "LARGEST_FILE", 10_000)
     with open("/dev/zero", encoding="utf-8") as zeros:  # noqa: PTH123 - as the standard input is
         monkeypatch.setattr("sys.stdin", zeros)
         assert told in town.refused(*args.split())

@@ -30,7 +30,7 @@ LAYERS = {
         "worker worker.* sharing sharing.* doctor doctor.* why verbs cost notify notify.*"
     ),
     "what is read of a board, and how it is shown": "display display.* metrics metrics.*",
-    "the settings file": "settings",
+    "the settings file": "named_files settings",
     "the pages": "web web.*",
     "the front door": "location board_worker assembly board blocking",
     "how fast a store is": "bench",

@@ -1,0 +1,68 @@
+"""Opens and reads files that a person has named: settings, items, a crontab, the value of a param.
+
+What such a name means may be no regular file. A named pipe and a socket are refused: to read one
+would wait until a program writes into it. A pipe that a shell has opened is read: `/dev/stdin`, and
+`/dev/fd/63`, as shells write `<(...)`. A device may have no end: `read_bytes` has a limit, and the
+caller of `opened_file` needs one.
+"""
+
+import errno
+import os
+import stat
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import BinaryIO
+
+from blackboard.errors import BadInput
+
+LARGEST_FILE = 64 << 20
+"""The most bytes of a file of settings or items, or of a crontab."""
+
+
+def read_text(file: Path | None, *, field: str) -> str:
+    """The UTF-8 text of a file, or of the standard input if it is None. Raises BadInput with this
+    `field` as `read_bytes` does, and where it is no such text.
+    """
+    try:
+        return read_bytes(file, field=field).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise BadInput(field, f"{file or 'it'} is not UTF-8 text", "give it as UTF-8") from None
+
+
+def read_bytes(file: Path | None, *, field: str) -> bytes:
+    """The content of a file, or of the standard input if it is None. Raises BadInput with this
+    `field` where it cannot be read, and where it is longer than `LARGEST_FILE`.
+    """
+    name = file or "the standard input"
+    try:
+        with opened_file(file) if file else nullcontext(sys.stdin.buffer) as stream:
+            data = stream.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise BadInput(field, f"{name}: {error.strerror}", "name a file that can be read") from None
+    if len(data) > LARGEST_FILE:
+        raise BadInput(field, f"{name} has more than {LARGEST_FILE:,} bytes", "divide it")
+    return data
+
+
+def opened_file(file: Path) -> BinaryIO:
+    """A file, open to be read. Raises OSError, also for a folder, a named pipe and a socket."""
+    if file.is_socket():
+        raise OSError(errno.ENXIO, "it is a socket")
+    number = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.set_blocking(number, True)
+        _check_kind(file, os.fstat(number).st_mode)
+    except OSError:
+        os.close(number)
+        raise
+    return os.fdopen(number, "rb")
+
+
+def _check_kind(file: Path, mode: int) -> None:
+    """Raises OSError for a folder, and for a pipe that has a name in a folder."""
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    is_of_shell = str(file.absolute()).startswith(("/dev/", "/proc/"))
+    if stat.S_ISFIFO(mode) and not is_of_shell and os.path.lexists(file.resolve()):
+        raise OSError(errno.ENXIO, "it is a named pipe")
