@@ -6,7 +6,8 @@ add, change and remove. It is printed and carried out.
 
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import click
@@ -121,6 +122,10 @@ class _Apply:
     """The files and sources whose items are removed where they are not declared."""
     yes: bool
     dry_run: bool
+    _parts: list[ApplyPlan] = field(default_factory=list)
+    """What was done of each plan that was carried out."""
+    _left: dict[str, str] = field(default_factory=dict)
+    """The items that are left as they are, each with the reason."""
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused
@@ -131,13 +136,14 @@ class _Apply:
         async with self.session.board(create=not self.dry_run) as board:
             plan = await self._planned(board)
             self._print(plan)
-            _warn_of_left(plan.left_alone)
+            self._leave(plan.left_alone)
             if self.prune and plan.others and not self.session.chosen.json:
                 others = plural(plan.others, "item")
                 note(f"{others} of other files, or added by hand: left alone")
-            done = plan if self.dry_run else await self._carry_out(board, plan)
+            if not self.dry_run:
+                await self._carry_out(board, plan)
         asked_for = {*plan.ids, *(declaration.id for declaration in self.declared)}
-        return LEFT if asked_for & done.left_alone.keys() else 0
+        return LEFT if asked_for & self._left.keys() else 0
 
     def _plan(self, items: Mapping[str, Item], *, now: datetime, limit: int) -> ApplyPlan:
         """The plan for the items of a board. Raises BadInput with the line of a file."""
@@ -193,60 +199,64 @@ class _Apply:
         if not confirmed(f"Remove {removed} ({named}), and do the rest?"):
             raise BlackboardError(no)
 
-    async def _carry_out(self, board: BoardTable, plan: ApplyPlan) -> ApplyPlan:
-        """Carry out the plan; make a new one where another process, such as an `apply`, was faster.
-        Wakes the workers, records what was done, and prints it for programs, also when not all
-        could be. Returns the part that was done, with the items that are left as they are.
+    async def _carry_out(self, board: BoardTable, plan: ApplyPlan) -> None:
+        """Carry out the plan, and a new one each time that other processes, such as another
+        `apply`, have added or removed its items meanwhile. Prints at the end what was done, also
+        when not all could be.
         """
-        parts, left, current = list[ApplyPlan](), dict(plan.left_alone), plan
+        first = plan
         try:
-            for tries_left in reversed(range(TRIES)):
-                try:
-                    refused = await self._do(board, current, on_done=parts.append)
-                except MEANWHILE:
-                    if not tries_left:
-                        raise
-                else:
-                    _warn_of_left(refused)
-                    left |= refused
-                    break
-                before, current = current, await self._planned(board)
-                _warn_of_kept(before, current)
-                if current.remove and not self.yes:
-                    self._confirm(current, no="nothing more was changed")
-                new = {name: why for name, why in current.left_alone.items() if name not in left}
-                _warn_of_left(new)
-                left |= current.left_alone
+            for _ in range(TRIES - 1):
+                with suppress(*MEANWHILE):
+                    await self._do(board, plan)
+                    return
+                before, plan = plan, await self._planned(board)
+                self._announce(plan, before=before)
+            await self._do(board, plan)
         finally:
-            done = plan.made_of(parts, left_alone=left)
+            done = first.made_of(self._parts, left_alone=self._left)
             if self.session.chosen.json:
                 emit(done.record() | {"dry_run": False})
-            elif current is not plan:
+            elif plan is not first:
                 counts = ", ".join(done.counts) or "nothing"
                 note(f"others have added or removed items meanwhile; done here: {counts}")
-        return done
 
-    async def _do(
-        self, board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[ApplyPlan], None]
-    ) -> Mapping[str, str]:
-        """Do what a plan says; `on_done` is called with the part of it that was done, also after an
-        error. Each item by itself, or many in a batch: an apply that was ended in the middle is
-        repeated, and goes on. Returns, by their ids, why the others are left as they are. Raises
+    def _announce(self, plan: ApplyPlan, *, before: ApplyPlan) -> None:
+        """Warn of what a new plan leaves as it is, and ask again before items are removed."""
+        stay = plan.items.keys() - {item.id for item in plan.remove}
+        if kept := [item.id for item in before.remove if item.id in stay]:
+            warn(f"not removed, as others have declared them by now: {few_of(kept)}")
+        if plan.remove and not self.yes:
+            self._confirm(plan, no="nothing more was changed")
+        self._leave(plan.left_alone)
+
+    async def _do(self, board: BoardTable, plan: ApplyPlan) -> None:
+        """Do what a plan says, each item by itself, or many in a batch: an apply that was ended in
+        the middle is repeated, and goes on. Wakes the workers, and records what was done. Raises
         AlreadyThere or Missing where others add or remove the items meanwhile.
         """
         async with recording(self.session, board, "apply", plan.ids) as action:
             try:
-                left = await _add(board, plan, on_added=action.ids.update)
-                return left | await _change_and_remove(board, plan, on_done=action.ids.add)
+                refused = await _add(board, plan, on_added=action.ids.update)
+                refused |= await _change_and_remove(board, plan, on_done=action.ids.add)
             finally:
                 part = plan.only(action.ids)
                 action.details.extend(part.counts)
-                on_done(part)
+                self._parts.append(part)
+        self._leave(refused)
+
+    def _leave(self, problems: Mapping[str, str]) -> None:
+        """Note items that are left as they are, each with the reason, and warn once of each."""
+        for item_id, problem in problems.items():
+            if self._left.get(item_id) != problem:
+                warn(f"{shown(item_id)} is left as it is: {problem}")
+        self._left.update(problems)
 
 
 async def _add(
     board: BoardTable, plan: ApplyPlan, *, on_added: Callable[[Iterable[str]], None]
 ) -> dict[str, str]:
+    """Add items. Returns those that the store refuses, each with the reason."""
     now = await board.table.now()
     new = [
         additions.New(
@@ -272,6 +282,7 @@ async def _add(
 async def _change_and_remove(
     board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[str], None]
 ) -> dict[str, str]:
+    """Change and remove items. Returns those that cannot be, each with the reason."""
     left = dict[str, str]()
 
     async def each(item_id: str, work: Awaitable[object]) -> None:
@@ -296,19 +307,6 @@ async def _change_and_remove(
     await for_each(plan.change, change, "changing", silent=MEANWHILE)
     await for_each(plan.remove, remove, "removing", silent=MEANWHILE)
     return left
-
-
-def _warn_of_left(left: Mapping[str, str]) -> None:
-    for item_id, problem in left.items():
-        warn(f"{shown(item_id)} is left as it is: {problem}")
-
-
-def _warn_of_kept(before: ApplyPlan, plan: ApplyPlan) -> None:
-    """Warn of items that the earlier plan removes and this plan leaves as they are."""
-    stay = plan.items.keys() - {item.id for item in plan.remove}
-    kept = [item.id for item in before.remove if item.id in stay]
-    if kept:
-        warn(f"not removed, as others have declared them by now: {few_of(kept)}")
 
 
 def _print_lines(plan: ApplyPlan, *, whole: bool = False, err: bool = False) -> None:
