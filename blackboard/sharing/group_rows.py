@@ -22,7 +22,7 @@ from typing import Any
 
 from blackboard.clock import Clock
 from blackboard.emitter import EventEmitter
-from blackboard.errors import BadRow, BlackboardError
+from blackboard.errors import AlreadyThere, BadRow, BlackboardError
 from blackboard.events import GroupTrouble
 from blackboard.handlers.handler import A_NAME, Names, check_partitions, is_partition
 from blackboard.model import VERSION
@@ -233,12 +233,14 @@ class GroupRows:
         if names is None:
             return
         try:
-            self._lacks_some = await self._make(names)
+            await self._make_board()
         except BlackboardError as problem:
             self._cannot_make(problem)
             self._lacks_some = True
             if self.made is None:
                 return  # nothing can be served before that
+        else:
+            self._lacks_some = not await self._add(names)
         self.made, self.to_make = names, None
 
     def gone(self) -> None:
@@ -250,33 +252,36 @@ class GroupRows:
         message = f"the partitions of {self.group} cannot be made: {problem}"
         self.events.emit(GroupTrouble, message=message)
 
-    async def _make(self, names: Sequence[str]) -> bool:
-        """Makes the board and these partitions. Returns whether some could not be made. Raises
-        BlackboardError where the board of the group cannot be used.
+    async def _make_board(self) -> None:
+        """Makes the board of the group, and its row on the parent, where they are not there. Raises
+        BlackboardError where the board cannot be used.
         """
-        board, meta = self.board, meta_partition(self.board.name)
-        row = await board.own_row()
+        row = await self.board.own_row()
         if row is None:
-            await board.make()
-        elif problem := board_trouble(row, meta):
+            await self.board.make()
+        elif problem := board_trouble(row, meta_partition(self.board.name)):
             raise BlackboardError(problem)
         await self._describe()
+
+    async def _add(self, names: Sequence[str]) -> bool:
+        """Adds the partitions that are not there. Returns whether all are there then; it reports
+        why some are not.
+        """
         try:
-            left = await ensure(board, names, self.group)
+            left = await ensure(self.board, names, self.group)
+        except (AlreadyThere, Conflict):
+            self._cannot_make(row_in_the_way(self.board))
         except BadRow as bad:
-            self._cannot_make(BadRow(bad.key, bad.problem, board=board.name))
-            return True
-        except Conflict:
-            self._cannot_make(row_in_the_way(board))
-            return True
-        except Refused as refused:
-            self._cannot_make(refused)
-            return True
-        for name in left.keys() - self._lacking:
-            message = f"{name} of {self.group} is left as it is: {left[name]}"
-            self.events.emit(GroupTrouble, message=message)
-        self._lacking = frozenset(left)
-        return bool(left)
+            self._cannot_make(BadRow(bad.key, bad.problem, board=self.board.name))
+        except (BlackboardError, Refused) as problem:
+            self._cannot_make(problem)
+        else:
+            for name in left.keys() - self._lacking:
+                message = f"{name} of {self.group} is left as it is: {left[name]}"
+                self.events.emit(GroupTrouble, message=message)
+            self._lacking = frozenset(left)
+            return not left
+        return False
 
     async def _describe(self) -> None:
         """Writes the group's row on its parent, where it is not as it should be."""
