@@ -95,8 +95,11 @@ class LocalRun:
         self._lost = LoopSignal() if handler.is_async else ThreadSignal()
         self._notes = Notes()
         self._claimed: Future[tuple[Holding, Save]] = Future()
+        """Set by the board's side: the run that it holds, and how its handler saves."""
         self._ended: Future[Ended] = Future()
+        """Set by the caller's side: how the handler has ended."""
         self._released: Future[Released] = Future()
+        """Set by the board's side: the run, written into the history."""
 
     def run(self) -> Released:
         """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
