@@ -10,7 +10,7 @@ An action has the names of params and never their values, which may be secret.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -86,30 +86,38 @@ async def recording_action(
     is done, it calls `warn` instead.
     """
     row_of = partial(_row, board, by=by, verb=verb, reason=reason, via=via)
-    commit = partial(commit_again, board.table, keys.actions_partition(board.name))
-    begun, done = list[Delete](), Done()
+    begun: Insert | None = None
     if len(ids) > 1:
-        row = await row_of(ids=ids, detail=BEGUN)
-        await commit([row])
-        begun = [Delete(row.key, ANY)]
+        begun = await row_of(ids=ids, detail=BEGUN)
+        await commit_again(board.table, keys.actions_partition(board.name), [begun])
+    done = Done()
     try:
         yield done
     finally:
         changed = [item_id for item_id in ids if item_id in done.ids]
         detail = ", ".join(dict.fromkeys(done.details))
         try:
-            ended = [await row_of(ids=changed, detail=detail)] if changed else []
-            if ended or begun:
-                try:
-                    await commit([*ended, *begun])
-                except Conflict:  # the row that says that it was begun is gone: it was too old
-                    if ended:
-                        await commit(ended)
+            ended = await row_of(ids=changed, detail=detail) if changed else None
+            await _replace(board, begun, ended)
         except TableError as trouble:
             words = "it is done, and not recorded for `log --actions`"
-            if begun:
+            if begun is not None:
                 words = "`log --actions` says that it was begun, and not how it ended"
             warn(f"{verb}: {words}: {trouble}")
+
+
+async def _replace(board: BoardTable, begun: Insert | None, ended: Insert | None) -> None:
+    """Puts the row of an action that is over in the place of the one that says that it was begun,
+    if there are such rows.
+    """
+    partition = keys.actions_partition(board.name)
+    over = [] if ended is None else [ended]
+    if begun is not None:
+        with suppress(Conflict):  # the row is gone: it was too old
+            await commit_again(board.table, partition, [*over, Delete(begun.key, ANY)])
+            return
+    if over:
+        await commit_again(board.table, partition, over)
 
 
 async def _row(
