@@ -203,7 +203,7 @@ def _series(
     """The times of one series, and its overrides. Of its own times only the start if a rule
     cannot be followed.
     """
-    points = [*main.exclusions, *(one.recurrence for one in overrides if one.recurrence)]
+    points = [*main.exclusions, *map(_recurrence_id, overrides)]
     start = meant_start(
         main.start, main.rules, calendar=main.block.zone, city=window.zone, points=points
     )
@@ -218,17 +218,19 @@ def _series(
         known = (*times, *(one.recurrence for one in periods))
         series_times = _SeriesTimes(known, points, start=start, written=written, days=days)
         changes = _named(overrides, lambda at: series_times.one(at) or exact(at))
-        own = [*_instances(times, main, changes), *periods]
         exclusions = [(at, series_times.named(at)) for at in main.exclusions]
         excluded = {name for _at, names in exclusions for name in names}
         excluded |= {_text(exact(at).time) for at in main.exclusions}
         hidden = excluded.union(map(_recurrence_of, changes))
+        own = [*_instances(times, main, changes), *periods]
         instances = [one for one in own if one.recurrence not in hidden]
-        named = [(one, one.recurrence) for one in overrides if one.recurrence]
-        missed = [(one, at) for one, at in named if not series_times.named(at)]
+        ids = [(one, _recurrence_id(one)) for one in overrides]
+        missed = [(one, at) for one, at in ids if not series_times.named(at)]
         strays = {one.number for one, at in missed if window.has(at.wall.date())}
         idle = [(main, "EXDATE", at) for at, names in exclusions if not names]
         idle += [(one, "RECURRENCE-ID", at) for one, at in missed]
+        # Most of these name times outside the window. One is wrong if the series is shown on its
+        # day, or if its day is in the window and it was written for an earlier version.
         shown = {one.recurrence for one in instances}
         for member, name, at in idle:
             is_outdated = member.sequence < main.sequence and window.has(at.wall.date())
@@ -249,16 +251,18 @@ def _series(
 
 def _named(overrides: list[Vevent], name: Callable[[Moment], Moment]) -> list[Vevent]:
     """The overrides, each with the time of its series that its RECURRENCE-ID names."""
-    return [
-        one if one.recurrence is None else replace(one, recurrence=name(one.recurrence))
-        for one in overrides
-    ]
+    return [replace(one, recurrence=name(_recurrence_id(one))) for one in overrides]
+
+
+def _recurrence_id(override: Vevent) -> Moment:
+    """The RECURRENCE-ID, which each override has."""
+    assert override.recurrence is not None
+    return override.recurrence
 
 
 def _recurrence_of(change: Vevent) -> str:
     """The text of the time that a change to a series is of."""
-    assert change.recurrence is not None
-    return _text(change.recurrence.time)
+    return _text(_recurrence_id(change).time)
 
 
 class _SeriesTimes:
@@ -333,29 +337,47 @@ def _own_times(
     """The times near the window, by their text, without those that EXRULEs take away, as RFC 2445
     had it.
     """
-    later = _later(main, overrides).values()
-    moves = [_NONE, *(moved for _one, moved in later)]
-    members = (main, *(one for one, _moved in later))
-    lasts = max(_SECOND, *(_end(one, one.start.time) - one.start.time for one in members))
-    first, stop = _walls_of(window, main.start)
-    begin, end = first - lasts + _SECOND - max(moves), stop - min(moves)
+    begin, end = _starts_for(window, main, overrides)
     near = partial(_near, start=main.start, stop=end + _DAY)
     firsts = [main.start.time] if has_start(main.rules, main.start) else []
     added = [one.time for one in main.additions]
     times = {_text(one): one for one in (*firsts, *added)}
     for rule in main.rules:
-        moments = list(islice(near(rule, begin - _DAY), SERIES_EVENTS + 1))
-        if len(moments) > SERIES_EVENTS:  # those before the window take no place from its own
-            before = [one for one in moments if one.wall < begin]
-            moments = list(islice(near(rule, begin), SERIES_EVENTS + 1))
-            if len(moments) > SERIES_EVENTS and moments.pop().wall < end:
-                _note_cut(main, f"FREQ={rule['FREQ']}", budget)
-            moments += before
+        moments, is_cut = _first_times(partial(near, rule), begin, end)
+        if is_cut:
+            _note_cut(main, f"FREQ={rule['FREQ']}", budget)
         times |= {_text(one.time): one.time for one in moments}
     for rule in main.exceptions:
         for one in near(rule, begin - _DAY):
             times.pop(_text(one.time), None)
     return times
+
+
+def _starts_for(window: Window, main: Vevent, overrides: list[Vevent]) -> tuple[datetime, datetime]:
+    """The wall times from which, and before which, a time of a series has to start to take place in
+    the window, however long it lasts and however far an override of all later times moves it.
+    """
+    later = _later(main, overrides).values()
+    moves = [_NONE, *(moved for _one, moved in later)]
+    members = (main, *(one for one, _moved in later))
+    lasts = max(_SECOND, *(_end(one, one.start.time) - one.start.time for one in members))
+    first, stop = _walls_of(window, main.start)
+    return first - lasts + _SECOND - max(moves), stop - min(moves)
+
+
+def _first_times(
+    times_from: Callable[[datetime], Iterator[Moment]], begin: datetime, end: datetime
+) -> tuple[list[Moment], bool]:
+    """The times of a rule from a day before `begin` on, from `begin` on the first `SERIES_EVENTS`;
+    and whether some that are before `end` are left out.
+    """
+    moments = list(islice(times_from(begin - _DAY), SERIES_EVENTS + 1))
+    if len(moments) <= SERIES_EVENTS:
+        return moments, False
+    before = [one for one in moments if one.wall < begin]
+    moments = list(islice(times_from(begin), SERIES_EVENTS + 1))
+    is_cut = len(moments) > SERIES_EVENTS and moments.pop().wall < end
+    return [*moments, *before], is_cut
 
 
 def _walls_of(window: Window, start: Moment) -> tuple[datetime, datetime]:
@@ -374,9 +396,9 @@ def _later(main: Vevent, overrides: list[Vevent]) -> dict[str, tuple[Vevent, tim
     start = main.start.time
     zone = start.tzinfo if isinstance(start, datetime) else None
     return {
-        _text(one.recurrence.time): (one, _in(zone, one.start) - _in(zone, one.recurrence))
+        _recurrence_of(one): (one, _in(zone, one.start) - _in(zone, _recurrence_id(one)))
         for one in overrides
-        if one.recurrence and one.this_and_future and one.start.is_day == main.start.is_day
+        if one.this_and_future and one.start.is_day == main.start.is_day
     }
 
 
