@@ -16,7 +16,8 @@
     coordinator  3 looks or renewals a lease and worker; a counting of the items each 5 minutes,
                  which reads them, the locks where something runs, and writes a row;
                  an examination of the rows each hour, of a board that is not too large;
-                 a look a day at the history of each item that runs seldom
+                 a look at the history of each item that runs seldom, each day or, where retention
+                 is shorter than four days, each quarter of it
 
 It is a forecast for a board without faults. Not counted: retries, commands, notices, repeated
 requests, items that run once; what the coordinator deletes each day.
@@ -32,7 +33,7 @@ from math import ceil
 from typing import Any
 
 from blackboard.errors import BadInput
-from blackboard.model import Item, State, replace
+from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
 from blackboard.protocol.board_row import SHARDS
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.claims import ROWS_OF_A_CLAIM
@@ -41,7 +42,10 @@ from blackboard.protocol.retention import PRUNE_EVERY, Retention, prune_every
 from blackboard.rules.due import lease, renew_every
 from blackboard.rules.status import COUNTED_EVERY
 from blackboard.schedule.schedule import Cron, Every, Once, RRule, Schedule, slots_after
+from blackboard.sharing.coordinator import EXAMINES_EVERY, LARGEST_EXAMINED, LEASE, prunes_every
+from blackboard.sharing.election import JITTER
 from blackboard.spec import RunSettings
+from blackboard.worker.membership import MEETS_EVERY
 
 MONTH = timedelta(days=365.25) / 12
 BEAT = 0.95
@@ -75,16 +79,13 @@ SHORTEST_LOOKED_AT = timedelta(minutes=10)
 _MINUTES = re.compile(r"(?:^|(?<=; ))[^@ ]+ ")
 """The first fields of cron expressions."""
 
-MET_EVERY = timedelta(minutes=5)
-"""The time between two readings of the rows of other workers."""
-CHECKED_EVERY = timedelta(minutes=5)
-"""The longest time between two checks of the election: a third of the coordinator's lease."""
-CHECKED_SOONER = 0.9
-"""The mean time between two checks, as a share of the longest: see `sharing/election.py`."""
+ANNOUNCED_EVERY = timedelta(seconds=ANNOUNCE_EVERY)
+"""The time between two writes of a worker's row; at each `MEETS_EVERY`th it reads those of others.
+"""
+CHECKED_EVERY = LEASE / 3 * (1 - JITTER / 2)
+"""The mean time between two checks of the coordinator's election: see `sharing/election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
-LARGEST_EXAMINED = 200_000
-"""Items of the largest board that the coordinator examines."""
 COUNTED_IN, EXAMINED_IN = 1, 2
 """Requests besides those for items, locks and tokens: the row of the counts, which is written; the
 rows of workers, and the floor."""
@@ -283,7 +284,7 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
         releases=releases,
         renewals=load.renewals,
         races=races,
-        membership=load.workers * (MONTH / timedelta(minutes=1) + MONTH / MET_EVERY),
+        membership=load.workers * (MONTH / ANNOUNCED_EVERY) * (1 + 1 / MEETS_EVERY),
         pruning=sum(
             2 * rhythm.runs / prune_every(load.retention, rhythm.interval)
             for rhythm in load.rhythms
@@ -294,14 +295,18 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
 
 def _coordinator(load: Load) -> float:
     """Requests in a month of the workers' election and of the one that is elected."""
-    checks = load.workers * MONTH / (CHECKED_EVERY * CHECKED_SOONER)
+    checks = load.workers * (MONTH / CHECKED_EVERY)
     pages = load.shards + len(load.rhythms) // PAGE
     busy = min(max((rhythm.lasts / rhythm.interval for rhythm in load.rhythms), default=0.0), 1.0)
     counting = pages + busy * load.shards + COUNTED_IN
     examining = 2 * pages + EXAMINED_IN if len(load.rhythms) <= LARGEST_EXAMINED else 0
     seldom = sum(rhythm.interval > load.retention.age / PRUNE_EVERY for rhythm in load.rhythms)
-    hourly, daily = MONTH / timedelta(hours=1), MONTH / timedelta(days=1)
-    return checks + counting * (MONTH / COUNTED_EVERY) + examining * hourly + seldom * daily
+    return (
+        checks
+        + counting * (MONTH / COUNTED_EVERY)
+        + examining * (MONTH / EXAMINES_EVERY)
+        + seldom * (MONTH / prunes_every(load.retention))
+    )
 
 
 def entities_a_second(load: Load) -> float:

@@ -30,7 +30,6 @@ from blackboard.cli.output import note
 from blackboard.cli.session import Session, collect_seldom
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
-from blackboard.cost import price_of
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
@@ -307,7 +306,8 @@ async def _serve_metrics(
     stack: AsyncExitStack, endpoint: Endpoint, *, events: EventEmitter, store: str
 ) -> None:
     """Measure the worker that emits these events, and serve that until the stack is closed."""
-    from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415 - only when asked for
+    from blackboard.cost import price_of  # noqa: PLC0415 - only when asked for
+    from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415
     from blackboard.metrics.worker import WorkerMetrics  # noqa: PLC0415
 
     metrics = WorkerMetrics(price=price_of(store))

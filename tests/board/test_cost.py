@@ -12,7 +12,7 @@ from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.cost import Load, RequestCounts, Rhythm, asked_for, rhythm_of
 from blackboard.emitter import EventEmitter
-from blackboard.model import ANNOUNCE_EVERY, Item, State, replace
+from blackboard.model import Item, State, replace
 from blackboard.protocol.additions import New, add
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.retention import PRUNE_EVERY, PRUNE_SELDOM, Retention
@@ -21,8 +21,6 @@ from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.schedule.limits import limits
 from blackboard.schedule.schedule import make_schedule, slots_after
 from blackboard.settings import Settings
-from blackboard.sharing import coordinator
-from blackboard.sharing.election import JITTER
 from blackboard.spec import RunSettings, Spec
 from blackboard.table import Requests
 from blackboard.tables import azure
@@ -79,15 +77,13 @@ def test_a_coordinator_is_elected_counts_and_examines() -> None:
     assert busy == pytest.approx((checks + countings + 12 * 1 + examination) * HOURS)
 
 
-def test_the_times_of_the_coordinator_are_what_is_computed_with() -> None:
-    assert coordinator.LEASE / 3 == cost.CHECKED_EVERY
-    assert 1 - JITTER / 2 == cost.CHECKED_SOONER
-    assert coordinator.LARGEST_EXAMINED == cost.LARGEST_EXAMINED
-
-
-def test_the_times_of_membership_are_what_is_computed_with() -> None:
-    assert timedelta(seconds=ANNOUNCE_EVERY) == MINUTE
-    assert MEETS_EVERY * MINUTE == cost.MET_EVERY
+def test_a_coordinator_looks_at_the_histories_of_what_runs_seldom() -> None:
+    """Each day; where retention is short, each quarter of it."""
+    for retention, each in ((Retention(), 24), (Retention(age=4 * HOUR), 1)):
+        seldom = replace(EVERY, interval=retention.age / 2)
+        load = Load(rhythms=[seldom], retention=retention)
+        looks = asked_for(load).coordinator - asked_for(replace(load, rhythms=[])).coordinator
+        assert looks == pytest.approx(HOURS / each)
 
 
 def test_a_run_by_itself_is_a_claim_and_a_release() -> None:
@@ -352,7 +348,7 @@ def predicted(asked: RequestCounts, time: timedelta) -> tuple[float, float]:
     commits, pages = commits - meetings, asked.walks + asked.pruning / 2 + meetings
     pages += asked.coordinator
     if asked.coordinator:  # of which the leader renews its lease, and writes the counts
-        writes = cost.MONTH / (cost.CHECKED_EVERY * cost.CHECKED_SOONER)
+        writes = cost.MONTH / cost.CHECKED_EVERY
         writes += cost.MONTH / COUNTED_EVERY
         commits, pages = commits + writes, pages - writes
     return commits * (time / cost.MONTH), pages * (time / cost.MONTH)
