@@ -17,12 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cache
 
 from blackboard.events import Walked
 from blackboard.model import Item, Lock
 from blackboard.protocol.keys import BOARD_KEY, LOCK, lock_key
-from blackboard.simulator.changes import AppliedChange, Shadows, Touch, is_newer
+from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch, is_newer
 from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.invariants.runs import LimitInvariants
@@ -175,7 +174,7 @@ class Liveness:
 
     def check_left(self) -> None:
         """Checks what is stuck. To be called every `bound`, while there are no faults."""
-        left = dict([*self._stuck_workers(), *self._left_on_the_board()])
+        left = dict([*self._stuck_workers(), *self._stuck_locks(), *self._stuck_token()])
         self._stuck = {name: self._stuck.get(name, 0) + 1 for name in left}
         for name, checks in self._stuck.items():
             if checks >= CHECKS:
@@ -196,42 +195,50 @@ class Liveness:
                     problem = f"{process.name} holds fence {claim.fence}, which nothing runs under"
                     yield claim.nonce, f"{claim.id}: {problem}"
 
-    def _left_on_the_board(self) -> Iterator[tuple[str, str]]:
-        """Where a slot is free: all stale locks, and the token that has been ready for longest."""
-        has_room = cache(self._has_room)
-        now = self.workers.store.now()
-        latest = now - timedelta(seconds=self.bound)
-        first: Item | None = None
+    def _stuck_locks(self) -> Iterator[tuple[str, str]]:
+        """All locks that have been stale for longer than the bound, and that a worker could take
+        over.
+        """
         for item_id, shadow in self.shadows.of.items():
-            item, lock = shadow.item, shadow.lock
-            if item is not None and item.type not in self._types:
+            lock = shadow.lock
+            if lock is None:
                 continue
             untouched = self.timeline.now - shadow.touched
-            if lock is not None and untouched > lock.stale_after + self.bound:
-                if has_room(lock.type, is_newer(shadow)) and (
-                    item is None or self.has_permit(item)
-                ):
-                    since = f"was not touched for {untouched:.0f} s"
-                    yield lock.nonce, f"{item_id}: the lock of {lock.owner} {since}"
-            elif (
-                item is not None
-                and item.waits
-                and item.ready < latest
-                and has_room(item.type, is_newer(shadow))
-                and self.has_permit(item)
-            ):
-                first = item if first is None or item.ready < first.ready else first
-        if first is not None:
-            since = f"{(now - first.ready).total_seconds():.0f} s"
-            yield f"{first.id} {first.ready}", f"{first.id}: it has been ready for {since}"
+            if untouched > lock.stale_after + self.bound and self._can_start(shadow, lock.type):
+                problem = f"the lock of {lock.owner} was not touched for {untouched:.0f} s"
+                yield lock.nonce, f"{item_id}: {problem}"
 
-    def _has_room(self, item_type: str, newer: bool) -> bool:  # noqa: FBT001 - a key of a cache
-        """Whether a worker has a free slot for this type; for newer items, a newer worker."""
-        settings = self.workers.resolve(item_type, EMPTY_SPEC)
+    def _stuck_token(self) -> Iterator[tuple[str, str]]:
+        """Of the tokens that have been ready for longer than the bound, and that a worker could
+        claim, the one that was ready first: the others may be behind it.
+        """
+        now = self.workers.store.now()
+        latest = now - timedelta(seconds=self.bound)
+        stuck = [
+            item
+            for shadow in self.shadows.of.values()
+            if (item := shadow.item) is not None
+            and item.waits
+            and item.ready < latest
+            and self._can_start(shadow, item.type)
+        ]
+        if stuck:
+            first = min(stuck, key=lambda item: item.ready)
+            waited = (now - first.ready).total_seconds()
+            yield f"{first.id} {first.ready}", f"{first.id}: it has been ready for {waited:.0f} s"
+
+    def _can_start(self, shadow: Shadow, item_type: str) -> bool:
+        """Whether an item could start now, as one of this type: it is no shared work, a permit is
+        left for it, and a worker that understands its row has a free slot.
+        """
+        item = shadow.item
+        if item is not None and (item.type not in self._types or not self.has_permit(item)):
+            return False
+        most = self.workers.resolve(item_type, EMPTY_SPEC).slots
         return any(
-            member.worker.holdings.slots.free().take(item_type, settings.slots)
+            member.worker.holdings.slots.free().take(item_type, most)
             for member in self.workers.members
-            if member.process.newer or not newer
+            if member.process.newer or not is_newer(shadow)
         )
 
 
