@@ -35,7 +35,7 @@ Examples:
   blackboard doctor --repair --json
 """)
 @jobs_option("Check that every type has a handler in there.")
-@click.option("--repair", is_flag=True, help="Put right what is safe.")
+@click.option("--repair", is_flag=True, help="Mend what is safe to mend.")
 def doctor_command(*, chosen: Chosen, jobs: tuple[str, ...], repair: bool) -> int:
     """Check every row of the board, of its groups and of its elections; exit 1 when something is
     broken.

@@ -46,17 +46,18 @@ Examples:
     "--tz",
     metavar="ZONE",
     shell_complete=completing("zones"),
-    help="Of lines without CRON_TZ [this host's].",
+    help="For lines without CRON_TZ [this host's].",
 )
 @click.option(
     "--user",
     metavar="NAME",
-    help="Of a crontab of the system, whose lines name a user: takes those of this one.",
+    help="For a crontab of the system, whose lines name a user: take the lines of this one.",
 )
 def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
-    """Write the lines of a crontab as items that `apply` reads; - is the standard input. The
-    comment right above a line makes its id and description, else what it runs the id. MAILTO
-    becomes the owner. One line that cannot be taken refuses the file: all such lines are named.
+    """Write the lines of a crontab as items that `apply` reads; - is the standard input. The id and
+    the description of an item come from the comment right above its line; without one, the id is
+    the name of what it runs. MAILTO becomes the owner. If a line cannot be taken, the file is
+    refused: all such lines are named.
     """
     zone, doubt = (find_zone(tz).key, "") if tz else zone_of_host()
     if doubt:

@@ -187,7 +187,7 @@ Examples:
 @click.option(
     "--first", metavar="now|next|WHEN", help="Another first run, of an item that never ran."
 )
-@click.option("--unset", metavar="KEY", multiple=True, help="Take a param away.")
+@click.option("--unset", metavar="KEY", multiple=True, help="Remove a param.")
 @click.option("--checkpoint", metavar="VALUE", help='Where its next run goes on; "": at the start.')
 @spec_options
 @reason_option
@@ -205,8 +205,8 @@ def edit_command(
     """Change how items are run, and print what changed. An option with "" removes the item's own
     value, so that the default of its type counts. A new schedule counts from now, also where the
     item runs. A change of until, blackout or max-runs keeps a run that is due, if the new limits
-    allow it. An item that runs keeps its type and what it saves; one that gets another type begins
-    without a checkpoint.
+    allow it. While an item runs, its type and its checkpoint cannot be changed. With another type
+    it begins without a checkpoint.
     """
     if not (options or pairs or unset or item_type or first or checkpoint is not None):
         raise BadInput("edit", "nothing to change", "give an option, --set or --unset")

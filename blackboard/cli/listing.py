@@ -156,9 +156,9 @@ def leases_command(*, chosen: Chosen, group: str | None) -> int:
     """Show the groups of partitions that pumps serve, or the partitions of one: who holds them,
     since when, and where their pumps go on.
 
-    Exit 1 when a partition is held by no worker for longer than its lease, its pump fails again and
-    again, or a row of a group is damaged: that is named. A group is a board of its own: `blackboard
-    --board BOARD.GROUP` has all commands for its partitions.
+    Exit 1 when a partition has been held by no worker for longer than its lease, its pump fails
+    again and again, or a row of a group is damaged: that is named. A group is a board of its own:
+    `blackboard --board BOARD.GROUP` has all commands for its partitions.
     """
     return _listed(chosen, lambda board: leases_of(board, group))
 

@@ -99,7 +99,7 @@ def log_command(
     full: bool,
     actions: bool,
 ) -> int:
-    """Show the runs of items, newest first: all items', or those of IDs (globs, too).
+    """Show the runs of all items, or of IDs (globs, too), newest first.
 
     A line for each run; with --full, or --fence, everything about it. With --follow the newest come
     last, and with --json each is a line. With --actions: who did what to which items, and why.

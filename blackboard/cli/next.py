@@ -78,10 +78,10 @@ Examples:
 def next_command(
     *, chosen: Chosen, ids: tuple[str, ...], options: Options, after: str | None, count: int
 ) -> int:
-    """When items are due next, or when a schedule is; without either, the next runs of the board.
-    With --json a list of UTC times; for several ids or a glob an object of lists, for the board a
-    list of runs. A paused item has the times that it had if it were resumed now; of the board's
-    runs it has none.
+    """Show when items are due next, or the next times of a schedule; without either, the next runs
+    of the board. With --json a list of UTC times; for several ids or a glob an object of lists, for
+    the board a list of runs. A paused item is shown with the times that it would have if it were
+    resumed now; the runs of the board are shown without it.
     """
     now = SystemClock().now()
     settings = _settings_of(options, chosen, now)

@@ -84,7 +84,7 @@ def serve_command(
     proxies: tuple[str, ...],
     prefix: str,
 ) -> int:
-    """Show the board in a browser: items, runs, a timeline, failures, workers, and live.
+    """Show the board in a browser, live: items, runs, a timeline, failures, workers.
 
     It is read-only without --operator. On this machine's own address (127.0.0.1) a visitor need not
     sign in; on any other a visitor needs the token in BLACKBOARD_WEB_TOKEN, or a proxy that signs

@@ -99,7 +99,7 @@ Examples:
 @click.option("--hours", metavar="N", type=float, help="To simulate [24; fewer of a large board].")
 @click.option("--seed", metavar="N", type=int, default=1, help="Equal seeds, equal worlds [1].")
 @click.option(
-    "--faults", metavar="A,B", default="none", help="all, none, or kinds, as below [none]."
+    "--faults", metavar="A,B", default="none", help="all, none, or kinds, as above [none]."
 )
 @click.option(
     "--trouble-every", metavar="TIME", default="2m", help="Mean time between two faults [2m]."

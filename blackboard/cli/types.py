@@ -21,7 +21,9 @@ Examples:
   blackboard types --check
 """)
 @jobs_option("Instead of those of [board] jobs.")
-@click.option("--check", is_flag=True, help="Import the jobs here, where they can print and fail.")
+@click.option(
+    "--check", is_flag=True, help="Import the jobs here, and show what they print and raise."
+)
 def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     """List the types of the jobs: defaults, params (* must be given), where they are defined."""
     session = Session.start(chosen)

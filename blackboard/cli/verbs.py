@@ -57,7 +57,7 @@ Examples:
 def pause_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
     """Start no more runs of items until they are resumed; with --board, of any item of the board.
     What runs may finish. Workers learn that the board is paused at their next walk. The items' own
-    pauses stay as they are, and pumps and elections go on: on their own boards, pause '*'.
+    pauses stay as they are. Pumps and elections go on: to pause those, pause '*' on their boards.
     """
     if chosen.whole:
         return completed(_change_board(Session.start(chosen), "pause"))
