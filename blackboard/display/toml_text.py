@@ -105,22 +105,38 @@ def line_of(text: str, path: KeyPath) -> int:
     lines = text.replace("\r\n", "\n").split("\n")
     match path:
         case [str(name), int(number), *rest] if number or len(data[name]) > 1:
-            heads = [at for at, line in enumerate(lines) if _head_of(line) == name]
-            if len(heads) == len(data[name]):  # each table has one, unless text looks so
-                end = heads[number + 1] if number + 1 < len(heads) else None
-                block = lines[heads[number] : end]
-                if (_read(block) or {}).get(name) == [data[name][number]]:
-                    return heads[number] + line_of("\n".join(block), [name, 0, *rest])
+            if block := _lines_of_table(lines, name, number, tables=data[name]):
+                begin, end = block
+                return begin + line_of("\n".join(lines[begin:end]), [name, 0, *rest])
+    return _first_line_with(lines, path)
+
+
+def _lines_of_table(
+    lines: Sequence[str], name: str, number: int, *, tables: Sequence[Any]
+) -> tuple[int, int] | None:
+    """The lines of one of the `tables` of an array: the first, and the first after them. None:
+    something else in the text looks like the head of a table.
+    """
+    heads = [at for at, line in enumerate(lines) if _head_of(line) == name]
+    if len(heads) != len(tables):
+        return None
+    begin, end = heads[number], heads[number + 1] if number + 1 < len(heads) else len(lines)
+    alone = _read(lines[begin:end]) or {}
+    return (begin, end) if alone.get(name) == [tables[number]] else None
+
+
+def _first_line_with(lines: Sequence[str], path: KeyPath) -> int:
+    """The line, counted from 1, of the statement that first gives the value at `path`."""
     starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
+    # The path is absent in the lines up to `before`, and present in those up to `after`.
     before, after = 0, len(lines)
-    """The path is absent in the lines up to `before`, present in those up to `after`."""
     while inside := [number for number in starts if before < number < after]:
         middle = len(inside) // 2
-        for number in inside[middle:] + inside[:middle][::-1]:
-            beginning = _read(lines[:number])
-            if beginning is not None:
-                break
-        else:
+        beginnings = (
+            (number, _read(lines[:number])) for number in inside[middle:] + inside[:middle][::-1]
+        )
+        number, beginning = next((each for each in beginnings if each[1] is not None), (0, None))
+        if beginning is None:
             break
         if _has(beginning, path):
             after = number
