@@ -26,6 +26,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from blackboard.errors import BadInput
+from blackboard.model import replace
 from blackboard.phrases import plural
 from blackboard.schedule.times import last_moment
 from blackboard.schedule.zones import find_zone, first_shown, replay_after, showings
@@ -218,32 +219,43 @@ def check_calendars(calendars: Calendars) -> None:
 def _window(text: str) -> Window | None:
     """The window that a text in small letters means; None: the text is not a window."""
     days, _, times = text.rpartition(" ") if _TIMES.search(text) else (text, "", "")
-    begin, end = 0, _MIDNIGHT
-    if times:
-        match = _TIMES.fullmatch(times)
-        if match is None:
-            return None
-        numbers = [int(number) for number in match.groups()]
-        begin, end = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
-        if max(begin, end) > _MIDNIGHT or max(numbers[1], numbers[3]) > 59 or begin == end:
-            return None
-        end += 0 if begin < end else _MIDNIGHT
-        if not days:
-            return Window(begin=begin, end=end)
-    if match := _WEEK.fullmatch(days):
+    on_days = Window() if times and not days else _whole_days(days)
+    minutes = _minutes(times) if times else (0, _MIDNIGHT)
+    if on_days is None or minutes is None:
+        return None
+    begin, end = minutes
+    return replace(on_days, begin=begin, end=end)
+
+
+def _minutes(times: str) -> tuple[int, int] | None:
+    """Begin and end of "22:00-06:00", as a window has them; None: the text is no such time."""
+    match = _TIMES.fullmatch(times)
+    if match is None:
+        return None
+    hour, minute, end_hour, end_minute = map(int, match.groups())
+    begin, end = hour * 60 + minute, end_hour * 60 + end_minute
+    if max(begin, end) > _MIDNIGHT or max(minute, end_minute) > 59 or begin == end:
+        return None
+    return begin, end if begin < end else end + _MIDNIGHT
+
+
+def _whole_days(text: str) -> Window | None:
+    """The days of the week, or the dates, that a text means; None: it means neither."""
+    if match := _WEEK.fullmatch(text):
         names = [name for name in match.groups() if name]
         if not set(names) <= set(WEEKDAYS):
             return None
         first, last = WEEKDAYS.index(names[0]), WEEKDAYS.index(names[-1])
         numbers = [(first + step) % 7 for step in range((last - first) % 7 + 1)]
-        return Window(weekdays=frozenset(numbers), begin=begin, end=end)
-    if match := _DATES.fullmatch(days):
+        return Window(weekdays=frozenset(numbers))
+    if match := _DATES.fullmatch(text):
         first_day, last_day = _date(match[1]), _date(match[2] or match[1])
         if not first_day or not last_day or len(first_day) != len(last_day):
             return None
-        if len(first_day) == 3 and first_day > last_day:
+        has_year = len(first_day) == 3
+        if has_year and first_day > last_day:
             return None
-        return Window(first=first_day, last=last_day, begin=begin, end=end)
+        return Window(first=first_day, last=last_day)
     return None
 
 
