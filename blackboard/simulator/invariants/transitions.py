@@ -267,38 +267,63 @@ def next_slot(item: Item, run: Run, settings: RunSettings) -> datetime | None:
     schedule = settings.schedule
     if schedule is not None and is_exhausted(schedule, item.runs + 1):
         return None
-    is_asked_for = item.slot != item.planned  # by a person; or the schedule was edited since
-    if isinstance(schedule, Every):
-        following = next_due(schedule, run.start)
-        is_first = is_asked_for and item.planned == item.first  # no other is an `every`'s of today
-        return item.planned if is_first and item.planned > (following or run.start) else following
-    stays = settings.missed == "all" or (settings.missed == "one" and item.once != "")
-    if schedule is None:
-        is_left = is_asked_for and item.planned != NEVER
-        return item.planned if is_left and (item.planned > run.start or stays) else None
-    wait = settings.jitter * phase(item.id)
-    match settings.missed:
-        case "one":
-            covered = max(item.slot, run.start - wait)
-        case "none":
-            covered = max(item.slot, run.stop - wait)
-        case _:
-            covered = item.slot
+    is_planned = item.slot == item.planned  # else by a person; or the schedule was edited since
+    match schedule:
+        case None:
+            is_left = not is_planned and item.planned != NEVER
+            has_run = item.planned <= run.start and not _stays(item, settings)
+            return item.planned if is_left and not has_run else None
+        case Every():
+            following = next_due(schedule, run.start)
+            is_first = not is_planned and item.planned == item.first  # no other is kept
+            is_ahead_of_it = item.planned > (following or run.start)
+            return item.planned if is_first and is_ahead_of_it else following
+        case _ if not is_planned:
+            return _slot_after_request(item, run, settings, schedule)
+    covered, passed = _covered(item, run, settings), run.stop - _jitter(item, settings)
     following = next_due(schedule, covered)
-    if is_asked_for:
-        if item.planned == NEVER:
-            return next_due(schedule, run.stop)
-        if item.planned > run.stop and item.planned != item.first:
-            # If the clock was corrected, those before the planned slot may have had their runs.
-            is_own = (item.schedule, item.timezone) == (settings.text, settings.timezone)
-            latest = next_due(schedule, run.stop + MINUTE) if is_own else None
-            is_corrected = latest is not None and item.planned <= latest
-            return item.planned if is_corrected else next_due(schedule, run.stop)
-        return item.planned if stays or item.planned > covered else following
-    passed = run.stop - wait
     if settings.missed == "all" and following is not None and following <= passed:
         return due_between(schedule, covered, passed, settings.missed_limit)[0]
     return following
+
+
+def _slot_after_request(
+    item: Item, run: Run, settings: RunSettings, schedule: Schedule
+) -> datetime | None:
+    """The same after a run at no planned slot, by a schedule that follows the clock."""
+    if item.planned == NEVER:
+        return next_due(schedule, run.stop)
+    if item.planned > run.stop and item.planned != item.first:
+        # If the clock was corrected, those before the planned slot may have had their runs.
+        is_own = (item.schedule, item.timezone) == (settings.text, settings.timezone)
+        latest = next_due(schedule, run.stop + MINUTE) if is_own else None
+        is_corrected = latest is not None and item.planned <= latest
+        return item.planned if is_corrected else next_due(schedule, run.stop)
+    covered = _covered(item, run, settings)
+    if item.planned > covered or _stays(item, settings):
+        return item.planned
+    return next_due(schedule, covered)
+
+
+def _stays(item: Item, settings: RunSettings) -> bool:
+    """Whether a planned slot that has passed during another run still has its own."""
+    return settings.missed == "all" or (settings.missed == "one" and item.once != "")
+
+
+def _covered(item: Item, run: Run, settings: RunSettings) -> datetime:
+    """The moment up to which a run covers the slots of its schedule."""
+    match settings.missed:
+        case "one":
+            return max(item.slot, run.start - _jitter(item, settings))
+        case "none":
+            return max(item.slot, run.stop - _jitter(item, settings))
+        case _:
+            return item.slot
+
+
+def _jitter(item: Item, settings: RunSettings) -> timedelta:
+    """How long after its slots an item is ready."""
+    return settings.jitter * phase(item.id)
 
 
 def _ready(item_id: str, slot: datetime, settings: RunSettings) -> datetime:
