@@ -228,14 +228,8 @@ class GroupWorker:
         """Reads the rows and acts on them, once the group's board and its partitions are there.
         Returns the seconds until the next look.
         """
-        is_new = self._rows.made is None
-        if is_new and self._rows.to_make is None:  # to wait for names does not count as being late
-            self._pace.last = self.board.clock.monotonic()
-        await self._rows.keep()
-        if self._rows.made is None:
+        if not await self._is_made():
             return REFUSED.pause()
-        if is_new and self._racing is not None:
-            self._start_beside(self._racing.node.run())
         await self._announce()
         if await self.steady.doubts(self.board):
             return CONFIRMED_AFTER
@@ -259,6 +253,19 @@ class GroupWorker:
             a_round=self._round,
             longest=self._rows.lease + self.pump.drain.total_seconds(),
         )
+
+    async def _is_made(self) -> bool:
+        """Makes what is not there of the group's board and its partitions. Returns whether the
+        board is there. The races begin when it is there for the first time.
+        """
+        is_new = self._rows.made is None
+        if is_new and self._rows.to_make is None:  # to wait for names does not count as being late
+            self._pace.last = self.board.clock.monotonic()
+        await self._rows.keep()
+        is_there = self._rows.made is not None
+        if is_new and is_there and self._racing is not None:
+            self._start_beside(self._racing.node.run())
+        return is_there
 
     async def _share(self, look: Look, picture: Picture, now: float) -> float | None:
         """Takes and releases what `rules/shares.py` says. Returns the seconds until the next look;
