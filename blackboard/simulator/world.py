@@ -89,16 +89,15 @@ class World:
             on_ended=self._on_ended,
             parts=self.parts,
         )
-        self._operators = operators = self.workers.process("operators")
+        self._operator_process = self.workers.process("operators")
+        """The process in which the commands of the operators run."""
         sender = Sender(name="operators", verb="ask")
-        self._client = StoreClient(self.network, self.store, operators, sender)
-        self.board = self.workers.board(operators, self._client)
-        self.operators = Operators(self.board, self._client, operators, scenario)
+        self._client = StoreClient(self.network, self.store, self._operator_process, sender)
+        self.board = self.workers.board(self._operator_process, self._client)
+        self.operators = Operators(self.board, self._client, self._operator_process, scenario)
         self._housekeepers = [self.workers.housekeeper(name) for name in HOUSEKEEPERS]
         self._make_invariants()
-        self.parts |= {group.name: group.in_world(self) for group in scenario.shared}
-        self._of_batches += (part.written for part in self.parts.values())
-        self._of_changes += (part.changed for part in self.parts.values())
+        self._make_parts()
         self.injector = FaultInjector(
             timeline=self.timeline,
             trace=self.trace,
@@ -157,6 +156,14 @@ class World:
             self.figures.changed,
         ]
 
+    def _make_parts(self) -> None:
+        """Makes the shared work, whose own invariants are checked after those of the board."""
+        for group in self.scenario.shared:
+            part = group.in_world(self)
+            self.parts[group.name] = part
+            self._of_batches.append(part.written)
+            self._of_changes.append(part.changed)
+
     def _settings_of(self, item: Item) -> RunSettings:
         return self._resolve(item.type, item.spec)
 
@@ -184,7 +191,7 @@ class World:
             self.last_workers = self.workers.members
             for member in self.last_workers:
                 self.workers.kill(member)
-            self._operators.loop.kill()
+            self._operator_process.loop.kill()
             for housekeeper in self._housekeepers:
                 housekeeper.process.loop.kill()
         return self.figures
