@@ -36,7 +36,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
@@ -74,14 +75,6 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _ELEMENT = re.compile(
     r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE
 )
-_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
-    ("minute", 0, 59, ()),
-    ("hour", 0, 23, ()),
-    ("day of month", 1, 31, ()),
-    ("month", 1, 12, _MONTHS),
-    ("day of week", 0, 7, _WEEKDAYS),
-)
-"""Name, lowest, highest; names of the lowest and of those that follow."""
 _EVERY = re.compile(r"@?every(?:\b|_)|rate\(", re.IGNORECASE)
 _QUESTION = "use * instead of ?; as a number, Sunday is 0 here, and 1 in Quartz and AWS"
 _RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
@@ -236,7 +229,7 @@ def read_fields(expression: str) -> Fields:
         raise BadInput("cron", f"{_shorten(expression)!r} has {fields}", _remedy(texts))
     minute, hour, day, _, weekday = texts
     minutes, hours, days, months, weekdays = (
-        sorted(_read_field(text, *field)) for text, field in zip(texts, _FIELDS, strict=True)
+        sorted(field.numbers(text)) for text, field in zip(texts, _FIELDS, strict=True)
     )
     return Fields(
         minutes=tuple(minutes),
@@ -250,6 +243,66 @@ def read_fields(expression: str) -> Fields:
     )
 
 
+class _Field(NamedTuple):
+    """One of the five fields of an expression."""
+
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    """Those of `low`, `low` + 1 and so on."""
+
+    def numbers(self, text: str) -> frozenset[int]:
+        """The numbers that a text means in this field. Raises BadInput("cron")."""
+        return frozenset(chain.from_iterable(map(self._element, text.split(","))))
+
+    def _element(self, text: str) -> range:
+        """The numbers that a text between two commas means."""
+        parts = _ELEMENT.fullmatch(text)
+        if parts is None:
+            problem = f"{_shorten(text)!r} cannot be read as {self.name}"
+            raise BadInput("cron", problem, _remedy_of(text, self.names))
+        star, first, last, step = parts.groups()
+        if step is not None and int(step) == 0:
+            raise BadInput("cron", f"{text!r} in {self.name} has a step of 0", "use 1 or more")
+        begin = self.low if star else self._number(first)
+        end = self._number(last) if last else self.high if star or step else begin
+        if end < begin:
+            remedy = self._in_two(first, last)
+            if self.names and end == 0:
+                remedy = f"write {first}-7: Sunday is 7 at the end of a range"
+            raise BadInput("cron", f"{text!r} in {self.name} runs backwards", remedy)
+        return range(begin, end + 1, int(step or 1))
+
+    def _number(self, word: str) -> int:
+        lower = word.lower()
+        value = int(word) if word.isdigit() else -1
+        if lower in self.names:
+            value = self.low + self.names.index(lower)
+        if not self.low <= value <= self.high:
+            article = "an" if self.name == "hour" else "a"
+            or_names = f" or {self.names[0]}-{self.names[-1]}" if self.names else ""
+            remedy = f"use {self.low}-{self.high}{or_names}"
+            raise BadInput("cron", f"{word!r} is not {article} {self.name}", remedy)
+        return value
+
+    def _in_two(self, first: str, last: str) -> str:
+        """The remedy for a range that runs backwards: one to the end, one from the beginning."""
+        top, bottom = str(self.high), str(self.low)
+        if first.isalpha():
+            top, bottom = self.names[-1], self.names[0]
+        return f"write {_range(first, top)},{_range(bottom, last)}"
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("day of week", 0, 7, _WEEKDAYS),
+)
+
+
 def idle_steps(expression: str) -> str:
     """A step that leads beyond its field, as in */90, in words; "" if there is none. Raises
     BadInput.
@@ -258,48 +311,9 @@ def idle_steps(expression: str) -> str:
         read_fields(" ".join(part.split()))
         for text, field in zip(part.split(), _FIELDS, strict=False):
             for element in text.split(","):
-                if "/" in element and len(numbers := _read_field(element, *field)) == 1:
-                    return f"{element} matches the {field[0]} {min(numbers)} alone"
+                if "/" in element and len(numbers := field.numbers(element)) == 1:
+                    return f"{element} matches the {field.name} {min(numbers)} alone"
     return ""
-
-
-def _read_field(
-    text: str, name: str, low: int, high: int, names: tuple[str, ...] = ()
-) -> frozenset[int]:
-    """The numbers of one field. `names` are those of `low`, `low` + 1 and so on."""
-
-    def number(word: str) -> int:
-        lower = word.lower()
-        value = int(word) if word.isdigit() else -1
-        if lower in names:
-            value = low + names.index(lower)
-        if not low <= value <= high:
-            allowed = f"use {low}-{high}" + (f" or {names[0]}-{names[-1]}" if names else "")
-            raise BadInput(
-                "cron", f"{word!r} is not {'an' if name == 'hour' else 'a'} {name}", allowed
-            )
-        return value
-
-    numbers: set[int] = set()
-    for element in text.split(","):
-        parts = _ELEMENT.fullmatch(element)
-        if parts is None:
-            problem = f"{_shorten(element)!r} cannot be read as {name}"
-            raise BadInput("cron", problem, _remedy_of(element, names))
-        star, first, last, step = parts.groups()
-        if step is not None and int(step) == 0:
-            raise BadInput("cron", f"{element!r} in {name} has a step of 0", "use 1 or more")
-        begin = low if star else number(first)
-        end = number(last) if last else high if star or step else begin
-        if end < begin:
-            top, bottom = (names[-1], names[0]) if first.isalpha() else (str(high), str(low))
-            early, late = _range(first, top), _range(bottom, last)
-            remedy = f"write {early},{late}"
-            if names and end == 0:
-                remedy = f"write {first}-7: Sunday is 7 at the end of a range"
-            raise BadInput("cron", f"{element!r} in {name} runs backwards", remedy)
-        numbers.update(range(begin, end + 1, int(step or 1)))
-    return frozenset(numbers)
 
 
 @lru_cache(maxsize=4096)
