@@ -130,6 +130,10 @@ EXPLAINED: dict[str, tuple[Said, Said]] = {
         EVERY,
         {"slot": NOON - HOUR, "attempt": 2, "stop": NOON - 20 * YEARS},
     ),
+    "a retry that is due just now, whenever the run before it ended": (
+        EVERY,
+        {"slot": NOON - HOUR, "attempt": 2, "stop": NOON - 20 * YEARS, "ready": NOON},
+    ),
 }
 UNEXPLAINED: dict[str, tuple[Said, Said]] = {
     "an every": (EVERY, {"slot": NOON + 9 * HOUR}),

@@ -14,6 +14,7 @@ from blackboard.rules.applied import (
     is_applied,
     may_retry,
     remembering,
+    requests_of,
 )
 from blackboard.rules.next_run import MILLISECOND
 from tests.support.plans import item
@@ -76,3 +77,9 @@ def test_nothing_is_remembered_of_an_item_that_is_not_there() -> None:
     assert additions(None) == ()
     kept = (Applied(name="add:1", at=NOON), Applied(name="x", at=NOON))
     assert [one.name for one in additions(item(applied=kept))] == ["add:1"]
+
+
+def test_a_renamed_item_keeps_the_names_of_no_addition_and_no_rename() -> None:
+    names = ("add:1", "rename:1", "renamed:1", "x", "added")
+    one = item(applied=tuple(Applied(name=name, at=NOON) for name in names))
+    assert [kept.name for kept in requests_of(one)] == ["x", "added"]

@@ -171,6 +171,14 @@ def test_while_a_race_is_won_no_other_is_published() -> None:
     assert node.wakes_at <= node.now + 60
 
 
+@pytest.mark.parametrize(("quiet", "is_void"), [(79, False), (80, True)])
+def test_a_mark_is_void_twice_the_minimum_time_after_the_race(quiet: int, *, is_void: bool) -> None:
+    node = Node(partitions=[P], times=Times(normal=60, minimum=40))
+    node.now += quiet
+    clears = [DropIf(Hash.GRAB, P, "owl"), Publish(Channel.GRAB_LEASE, P)]
+    assert node.take(Found(Hash.GRAB, P, "owl")) == (clears if is_void else [])
+
+
 def test_a_notification_starts_the_normal_lease_time_anew() -> None:
     node = Node(partitions=[P])
     first = node.wakes_at
@@ -223,6 +231,8 @@ def test_one_that_leaves_or_has_won_by_now_publishes_nothing() -> None:
     leaving.take(Leaving())
     winner.take(Raced(P, "fox"))
     assert leaving.take(Found(Hash.GRAB, P, None)) == []
+    leaving.take(RowsRead(frozenset({P, "new"}), frozenset()))
+    assert leaving.wakes_at == math.inf, "it looks at nothing"
     assert winner.take(Found(Hash.GRAB, P, None)) == []
 
 

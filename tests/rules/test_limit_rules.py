@@ -136,6 +136,10 @@ def test_a_slot_in_windows_that_are_newer_than_it_is_left_out() -> None:
     named = replace(in_window, first=in_window.slot)
     after = put_off(named, settings=closed(**HOURLY), now=NOON + HOUR)
     assert (after.slot, after.ready) == (named.slot, NOON + 2 * HOUR)
+    asked = QueuedRun(slot=NOON + MINUTE, once="", name="1")
+    retried = replace(in_window, attempt=2, requests=(asked,))
+    after = put_off(retried, settings=closed(**HOURLY), now=NOON + HOUR)
+    assert (after.slot, after.ready, after.planned) == (asked.slot, NOON + HOUR, NOON + 2 * HOUR)
 
 
 def test_what_windows_put_off_comes_spread_over_its_jitter() -> None:
@@ -172,8 +176,9 @@ def test_a_run_that_is_put_back_after_an_edit_does_not_wait_for_the_end_of_a_win
     assert move is Move.RUN
 
 
-def test_a_window_without_an_end_ends_an_item() -> None:
-    ever = settings(**HOURLY, blackout="mon-sun")
+@pytest.mark.parametrize("said", [HOURLY, {"every": "5h"}])
+def test_a_window_without_an_end_ends_an_item(said: dict[str, object]) -> None:
+    ever = settings(**said, blackout="mon-sun")
     assert decide_token(token_of(WAITING), now=NOON, types={"feed"}, settings=ever) is Move.PUT_OFF
     assert put_off(WAITING, settings=ever, now=NOON) == replace(WAITING, state=State.DONE)
     assert [*upcoming(WAITING, ever, now=NOON)] == []

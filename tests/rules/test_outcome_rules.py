@@ -216,6 +216,35 @@ def test_a_slot_of_an_earlier_schedule_is_planned_no_more_after_a_run_that_was_a
     assert after(named, "ok", run=settings(**said)).planned == of_earlier
 
 
+@pytest.mark.parametrize(
+    ("said", "named", "start", "following"),
+    [
+        ({"every": "8h"}, NOON + HOUR, NOON, NOON + 8 * HOUR),
+        ({"every": "8h"}, NOON + 9 * HOUR, NOON, NOON + 9 * HOUR),
+        # no other slot is before the end of the schedule
+        ({"every": "8h", "until": "2026-11-21T14:00Z"}, NOON + HOUR, NOON, NOON + HOUR),
+        ({"every": "8h", "until": "2026-11-21T14:00Z"}, NOON + HOUR, NOON + HOUR, None),
+    ],
+)
+def test_a_first_time_is_kept_by_an_every_if_it_is_later_than_its_next_slot(
+    said: dict[str, object], named: datetime, start: datetime, following: datetime | None
+) -> None:
+    """Not one that has come when the run starts: that run covers it."""
+    asked_for = replace(running(slot=NOON - MINUTE, planned=named, start=start), first=named)
+    assert planned_after(asked_for, settings=settings(**said), now=start + MINUTE) == following
+
+
+@pytest.mark.parametrize(
+    ("missed", "following"), [("one", NOON), ("all", NOON), ("none", NOON + HOUR)]
+)
+def test_a_slot_that_comes_just_when_a_run_that_was_asked_for_ends_is_missed(
+    missed: str, following: datetime
+) -> None:
+    asked_for = running(slot=NOON - MINUTE, planned=NOON, start=NOON - MINUTE)
+    hourly = settings(cron=HOURLY, missed=missed)
+    assert planned_after(asked_for, settings=hourly, now=NOON) == following
+
+
 def test_a_run_that_was_asked_for_in_the_millisecond_that_is_planned_has_a_slot_of_its_own() -> (
     None
 ):

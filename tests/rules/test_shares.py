@@ -357,6 +357,14 @@ def test_one_who_holds_most_and_all_of_it_paused_keeps_no_other_from_being_stole
     assert decide(picture("AAAb", workers="ab"), "a", balance=Balance.STEAL) == Decision()
 
 
+def test_a_worker_that_steals_releases_nothing_while_something_is_free_and_looks_again_soon() -> (
+    None
+):
+    for free, decision in (([], Decision(release=1)), (["x"], Decision(again=WATCHFUL))):
+        found = picture("aaaab", workers="ab", free=free)
+        assert decide(found, "a", balance=Balance.STEAL) == decision
+
+
 def test_stealing_moves_one_in_a_round_until_none_has_two_more_than_another() -> None:
     some = fleet(12, 2, Balance.STEAL)
     some.workers.append("new")

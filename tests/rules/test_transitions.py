@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from blackboard.model import (
+    LONGEST_TEXT,
     NEVER,
     VERSION,
     Applied,
@@ -19,7 +20,7 @@ from blackboard.model import (
     replace,
 )
 from blackboard.rules import transitions
-from blackboard.rules.next_run import MILLISECOND
+from blackboard.rules.next_run import MILLISECOND, part_of_jitter
 from blackboard.rules.transitions import (
     TRANSITIONS,
     IllegalTransition,
@@ -183,7 +184,37 @@ def test_a_copy_has_no_fence_that_was_used_and_no_history(
     assert (made.id, made.fence, made.born) == ("b", fence, fence)
     assert (made.result, made.result_fence, made.applied, made.etag) == ('"old"', 0, (), "")
     assert (made.runs, made.checkpoint, made.paused) == (3, '"p57"', "{}")
-    assert made.ready == found.ready
+
+
+@pytest.mark.parametrize(
+    ("before", "state"),
+    [(WAITING, State.PAUSED), (PAUSED, State.PAUSED), (DONE, State.DONE)],
+)
+def test_a_copy_is_paused_or_done(before: Item, state: State) -> None:
+    made = copied(before, "b", before=None, mark="{1}", settings=GOES_ON)
+    assert (made.state, made.paused, made.ready) == (state, "{1}", before.ready)
+
+
+JITTER = settings(cron=HOURLY, jitter="10m")
+PART = part_of_jitter("b", JITTER)
+"""Of the copy."""
+
+
+@pytest.mark.parametrize(
+    ("before", "by", "ready"),
+    [
+        (WAITING, JITTER, NOON + PART),
+        (replace(WAITING, ready=NOON + PART + MINUTE), JITTER, NOON + PART + MINUTE),
+        # what was asked for, and an every that ran, wait for no jitter
+        (replace(WAITING, planned=NOON + HOUR), JITTER, NOON),
+        (WAITING, settings(every="1h", jitter="10m"), NOON),
+    ],
+)
+def test_a_copy_waits_for_its_own_part_of_the_jitter(
+    before: Item, by: RunSettings, ready: datetime
+) -> None:
+    assert PART > MINUTE
+    assert copied(before, "b", before=None, mark="{}", settings=by).ready == ready
 
 
 def test_a_copy_of_what_no_tombstone_is_known_of_begins_at_its_own_fence() -> None:
@@ -440,6 +471,8 @@ def test_what_the_history_says_of_a_run() -> None:
     )
     assert run_of(replace(before, start=NOON), Outcome.OK, now=NOW).lag == 0.0
     assert run_of(replace(before, start=None), Outcome.OK, now=NOW).start == NOON
+    long = replace(before, owner="w" * LONGEST_TEXT)
+    assert run_of(long, Outcome.OK, now=NOW).worker == "w" * (LONGEST_TEXT // 2)
 
 
 def test_a_run_that_is_freed_is_tried_again_without_a_backoff() -> None:
@@ -525,6 +558,21 @@ def test_another_first_time_is_what_an_item_that_never_ran_waits_for() -> None:
     first = NOON + DAY + MINUTE  # no slot of the schedule
     moved = first_moved(replace(item(), first=NOON), first, settings=GOES_ON, now=NOW)
     assert (moved.first, moved.slot, moved.ready, moved.planned) == (first,) * 4
+
+
+def test_another_first_time_is_planned_beside_a_run_that_was_asked_for() -> None:
+    """But one that is done, since its windows have no end, waits for the new time."""
+    first = NOON + DAY
+    asked = requested(NAMED, name="a", once="", now=NOON).item
+    moved = first_moved(asked, first, settings=GOES_ON, now=NOW)
+    assert moved == replace(asked, first=first, planned=first)
+    ended = first_moved(replace(asked, state=State.DONE), first, settings=GOES_ON, now=NOW)
+    assert (ended.state, ended.slot, ended.planned) == (State.ACTIVE, first, first)
+
+
+def test_a_first_time_that_has_passed_stays_where_no_slots_are_made_up_for() -> None:
+    for by in (GOES_ON, settings(missed="all")):
+        assert planned_by(NAMED, by).slot == NAMED.slot
 
 
 def test_the_first_slot_of_an_old_schedule_is_none_of_the_new_one() -> None:

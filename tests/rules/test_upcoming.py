@@ -11,7 +11,7 @@ from blackboard.model import Item, QueuedRun, State, replace
 from blackboard.rules import upcoming as upcoming_rules
 from blackboard.rules.due import is_missed
 from blackboard.rules.next_run import phase
-from blackboard.rules.upcoming import upcoming
+from blackboard.rules.upcoming import MOST_COUNTED, upcoming
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, running, settings
 
@@ -21,6 +21,7 @@ CRON = settings(cron=HOURLY)
 ONCE = settings(at=NOON.isoformat())
 CLOSED = settings(cron=HOURLY, blackout="13:01-13:30")
 EVERY_CLOSED = settings(every="8h", blackout="13:01-13:30")
+MONDAY_CLOSED = settings(every="8h", blackout="2026-11-23 04:00-06:00")
 UNMISSED = settings(cron=HOURLY, blackout="13:01-13:30", missed="none")
 WAITING = item()
 LATER = item(slot=NOON + HOUR)
@@ -86,24 +87,10 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (replace(ASKED, planned=NOON), CRON, {}, [1 / 6, 1, 2]),
         (replace(ASKED, planned=NOON + 1.5 * HOUR), CRON, {}, [1 / 6, 1, 2]),
         # the first slot, which was named, stays beside it
-        (
-            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
-            EVERY,
-            {},
-            [0, 720, 728],
-        ),
-        (
-            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
-            EVERY,
-            {"after": NOON + HOUR},
-            [720, 728, 736],
-        ),
-        (
-            replace(WAITING, planned=NOON + 30 * DAY, first=NOON + 30 * DAY),
-            NO_SCHEDULE,
-            {},
-            [0, 720],
-        ),
+        (MONTH, EVERY, {}, [0, 720, 728]),
+        (MONTH, EVERY, {"after": NOON + HOUR}, [720, 728, 736]),
+        (MONTH, NO_SCHEDULE, {}, [0, 720]),
+        (MONTH, NO_SCHEDULE, {"after": NOON + 40 * DAY}, []),
         # what was asked for besides comes first
         (replace(WAITING, requests=(QUEUED,)), CRON, {}, [0, 0, 1]),
         (replace(WAITING, requests=(QUEUED,)), CRON, {"after": NOON + HOUR / 2}, [1, 2, 3]),
@@ -149,6 +136,7 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         (replace(WAITING, runs=1), settings(cron=HOURLY, max_runs=4), {"after": NOON}, [1, 2]),
         (WAITING, settings(cron=HOURLY, max_runs=9), {"after": NOON + 5 * HOUR}, [6, 7, 8]),
         (WAITING, settings(cron=HOURLY, max_runs=8), {"after": NOON + 5.5 * HOUR}, [6, 7]),
+        (WAITING, settings(cron=HOURLY, max_runs=8), {"after": NOON + 6.5 * HOUR}, [7]),
         (WAITING, settings(cron=HOURLY, max_runs=6), {"after": NOON + 5 * HOUR}, []),
         (WAITING, settings(every="8h", max_runs=5), {"after": NOON + 20 * HOUR}, [24, 32]),
         (WAITING, settings(every="8h", max_runs=3), {"after": NOON + 20 * HOUR}, []),
@@ -159,6 +147,9 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
             [24.5, 32.5],
         ),
         (ASKED, settings(cron=HOURLY, max_runs=2), {}, [1 / 6, 1]),
+        # far from now, an `every` counts as if there were no windows on the way
+        (WAITING, MONDAY_CLOSED, {"after": NOON + 60 * HOUR}, [64, 72, 80]),
+        (WAITING, MONDAY_CLOSED, {"after": NOON + 36 * HOUR}, [42, 50, 58]),
         # a paused item counts as if it were resumed, one that is done has no times
         (PAUSED, CRON, {}, [0, 1, 2]),
         (PAUSED, CRON, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
@@ -188,7 +179,10 @@ def test_times_far_away_are_not_reached_step_by_step(monkeypatch: pytest.MonkeyP
     limited = [settings(**one, max_runs=99_999) for one in ({"every": "8h"}, {"cron": HOURLY})]
     for said in (CRON, EVERY, EVERY_CLOSED, *limited):
         assert next(upcoming(WAITING, said, now=NOON, after=after)) > after
-    ended = [settings(every="8h", until="2027-06-01"), settings(cron=HOURLY, max_runs=9_999)]
+    ended = [
+        settings(every="8h", until="2027-06-01"),
+        settings(cron=HOURLY, max_runs=MOST_COUNTED + 2),
+    ]
     for said in ended:
         assert [*upcoming(WAITING, said, now=NOON, after=after)] == []
     many = settings(cron="* * * * *", max_runs=1_000_000)

@@ -29,6 +29,8 @@ from blackboard.schedule.words import describe
 from blackboard.spec import Spec, resolve
 
 FRIDAY = datetime(2026, 11, 20, 12, tzinfo=UTC)
+THRICE = "rrule DTSTART:20261121T090000Z\\nRRULE:FREQ=DAILY;COUNT=3"
+"""Saturday, Sunday and Monday."""
 HOUR = timedelta(hours=1)
 
 
@@ -78,6 +80,20 @@ def test_no_slot_is_in_a_window(said: str, blackout: str, expected: list[str]) -
     assert slots(one, FRIDAY, len(expected) or 1) == expected
 
 
+@pytest.mark.parametrize(
+    ("blackout", "expected"),
+    [
+        ("sun", ["Sat 21 09:00", "Mon 23 09:00"]),
+        ("sun-mon", ["Sat 21 09:00"]),
+        ("sat-mon", []),
+    ],
+)
+def test_a_rule_that_ends_has_no_slot_behind_its_last_one(
+    blackout: str, expected: list[str]
+) -> None:
+    assert slots(schedule(THRICE, blackout=blackout), FRIDAY, 9) == expected
+
+
 @pytest.mark.parametrize("text", ["none", " None "])
 def test_an_item_can_be_without_the_windows_of_its_type(text: str) -> None:
     of_type = Spec(every="1h", blackout="sat-sun, holidays")
@@ -88,6 +104,25 @@ def test_an_item_can_be_without_the_windows_of_its_type(text: str) -> None:
 def test_windows_are_in_the_zone_of_the_schedule() -> None:
     berlin = schedule("cron 30 * * * *", "Europe/Berlin", blackout="13:00-15:00")
     assert slots(berlin, FRIDAY - HOUR, 2) == ["Fri 20 11:30", "Fri 20 14:30"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "is_enough"),
+    [
+        ("LONGEST_SEARCH", timedelta(days=14), True),
+        ("LONGEST_SEARCH", timedelta(days=14, seconds=-1), False),
+        ("MOST_WINDOWS", 4, True),
+        ("MOST_WINDOWS", 3, False),
+    ],
+)
+def test_a_search_goes_so_far_and_past_so_many_windows(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: object, *, is_enough: bool
+) -> None:
+    monkeypatch.setattr(engine, limit, value)
+    monkeypatch.setattr(engine, "_IN_VAIN", {})
+    mondays = schedule("cron 0 9 * * mon", blackout="2026-11-23, 2026-11-30, 2026-12-07")
+    fourth = datetime(2026, 12, 14, 9, tzinfo=UTC)
+    assert next_due(mondays, FRIDAY) == (fourth if is_enough else None)
 
 
 def test_a_search_that_found_none_is_made_again_from_where_it_ended(
@@ -216,6 +251,8 @@ def test_the_last_moment_is_included_where_a_window_ends_just_then() -> None:
         ("rrule FREQ=SECONDLY;BYHOUR=22", "22:00-23:00"),
         ("rrule FREQ=SECONDLY;BYMINUTE=7", ", ".join(f"{n:02}:07-{n:02}:08" for n in range(24))),
         ("rrule FREQ=YEARLY;BYMONTH=1;BYMONTHDAY=1", "01-01"),
+        (THRICE, "sat-mon"),
+        ("every 8h", "sat-mon, tue-fri"),
     ],
 )
 def test_a_schedule_without_slots_is_soon_found_to_have_none(
@@ -227,16 +264,23 @@ def test_a_schedule_without_slots_is_soon_found_to_have_none(
     assert process_time() - began < 5
     searches = Mock(side_effect=engine._unlimited)
     monkeypatch.setattr(engine, "_unlimited", searches)
-    assert next_due(one, FRIDAY + HOUR) is None
+    for again in (FRIDAY, FRIDAY + HOUR):
+        assert next_due(one, again) is None
     assert not searches.called
 
 
-def test_a_long_time_without_slots_is_behind_a_search_that_found_none() -> None:
-    one = schedule("rrule DTSTART:20270101T090000\\nFREQ=DAILY", blackout="2026-01-01..2037-12-31")
+@pytest.mark.parametrize(
+    ("said", "interval"),
+    [("rrule DTSTART:20270101T080000\\nFREQ=DAILY", HOUR), ("every 8h", 8 * HOUR)],
+)
+def test_a_long_time_without_slots_is_behind_a_search_that_found_none(
+    said: str, interval: timedelta
+) -> None:
+    one, after = schedule(said, blackout="2026-01-01..2037-12-31"), datetime(2038, 1, 1, tzinfo=UTC)
     assert next_due(one, FRIDAY) is None, "some ten years of windows"
-    assert next_due(one, datetime(2038, 1, 1, tzinfo=UTC)) == datetime(2038, 1, 1, 9, tzinfo=UTC)
-    assert interval_of(one, FRIDAY) == HOUR
-    assert next_due(one, datetime(2038, 1, 1, tzinfo=UTC)) == datetime(2038, 1, 1, 9, tzinfo=UTC)
+    assert next_due(one, after) == after + 8 * HOUR
+    assert interval_of(one, FRIDAY) == interval
+    assert next_due(one, after) == after + 8 * HOUR
 
 
 def test_slots_go_on_behind_several_windows() -> None:

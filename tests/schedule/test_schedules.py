@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
 from blackboard.schedule import schedule as schedules
+from blackboard.schedule.limits import limits
 from blackboard.schedule.schedule import (
     ALONE,
     Cron,
@@ -32,6 +33,8 @@ from blackboard.schedule.zones import first_shown, showings
 from tests.support.wrong_rows import break_rules
 
 EIGHT_HOURS = Every(timedelta(hours=8))
+ONCE_A_DAY = Every(timedelta(hours=8), limits=limits(blackout="00:00-23:00"))
+"""Its windows put off each slot."""
 NOON = Once(datetime(2026, 5, 4, 12, tzinfo=UTC))
 NIGHTLY = Cron("0 3 * * *", "Europe/Berlin")
 MINUTELY = Cron("* * * * *")
@@ -176,6 +179,9 @@ def test_an_at_may_be_a_datetime_of_its_zone() -> None:
     assert make_schedule(at=noon, zone="Europe/Berlin") == Once(
         utc("2026-07-01T10:00+00:00"), "Europe/Berlin"
     )
+    bounds = limits(runs=1, zone="Europe/Berlin")
+    limited = make_schedule(at=noon, zone="Europe/Berlin", limits=bounds)
+    assert limited == Once(utc("2026-07-01T10:00+00:00"), "Europe/Berlin", bounds)
     with pytest.raises(BadInput) as caught:
         make_schedule(at=noon.replace(year=9000))
     assert caught.value.field == "at"
@@ -275,6 +281,7 @@ NEXT = [
     (SWALLOWED, "2006-03-12T02:59-05:00", None),
     # The ends of the calendar
     (Every(timedelta(days=400)), "9999-01-01T00:00+00:00", None),
+    (ONCE_A_DAY, "9999-12-31T20:00+00:00", None),
     (
         Every(timedelta(days=1)),
         "9999-12-30T23:59:59.999999+00:00",
@@ -376,6 +383,7 @@ def test_the_last_slots_are_the_end_of_all_slots(
     ("schedule", "slot", "expected"),
     [
         (EIGHT_HOURS, "2026-05-04T03:07+00:00", timedelta(hours=8)),
+        (ONCE_A_DAY, "2026-05-04T03:07+00:00", timedelta(hours=8)),
         (NIGHTLY, "2026-05-04T03:00+02:00", timedelta(days=1)),
         (NIGHTLY, "2026-05-04T02:59:47+02:00", timedelta(days=1)),
         (NIGHTLY, "2026-03-27T12:00+01:00", timedelta(hours=23)),
