@@ -472,7 +472,7 @@ def after_run(
     settings: RunSettings,
     now: datetime,
     fraction: float,
-    requeue: bool = False,
+    requeue: bool,
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
@@ -719,7 +719,7 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 def first_moved(item: Item, first: datetime, *, settings: RunSettings, now: datetime) -> Item:
     """The item, which never ran, with another first time, which an operator named."""
     _check(ItemEvent.RESCHEDULE, item)
-    slot = first_slot(settings, first=first, now=now)
+    slot = whole_milliseconds(first)
     after = replace(item, first=slot)
     if item.is_unscheduled and item.state is not State.DONE:
         return _planned_beside(after, slot)

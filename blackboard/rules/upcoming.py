@@ -53,7 +53,7 @@ def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
     there is none; as it is, where it waits for no slot of its schedule.
     """
     schedule = settings.schedule
-    if schedule is None or item.requests or item.is_unscheduled or item.ready > after:
+    if schedule is None or item.is_unscheduled or item.ready > after:
         return item
     if isinstance(schedule, Every):
         passed = after
@@ -61,9 +61,10 @@ def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
     else:
         passed = begin = max(item.slot, after - part_of_jitter(item.id, settings))
     most = None
-    left = (schedule.limits.runs or 0) - item.runs - 1
-    if schedule.limits.runs is not None and left <= MOST_COUNTED:
-        begin, most = item.slot, left  # each slot on the way is a run that counts
+    if schedule.limits.runs is not None:
+        left = schedule.limits.runs - item.runs - 1
+        if left <= MOST_COUNTED:
+            begin, most = item.slot, left  # each slot on the way is a run that counts
     for number, slot in enumerate(islice(slots_after(schedule, begin), most), 1):
         if slot > passed:
             ready = ready_for(item.id, slot, settings=settings, first=False)
