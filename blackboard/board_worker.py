@@ -109,8 +109,9 @@ class BoardWorker(OfOneProcess):
     puts it back: due again at once. One that is cancelled does the same without grace. When the
     worker fails, what is inside is cancelled, and its error is raised at the end of the block.
 
-    At SIGTERM what is inside is cancelled, where the program does not handle that itself; at the
-    end of the block SystemExit is raised, with the exit code of SIGTERM.
+    At SIGTERM what is inside is cancelled, where the program does not handle that itself; when the
+    task that is in the block has ended, the program ends by SystemExit, with the exit code of
+    SIGTERM.
     """
 
     def __init__(

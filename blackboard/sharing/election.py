@@ -17,7 +17,8 @@ candidates follow the lease of the lock that they see or hold.
 At the end of the block, and at SIGTERM, a leader resigns: the lock is free at once, and the next
 check of another candidate takes it.
 
-A request without an answer, or a row that a check cannot read, ends no block: it checks again.
+A request without an answer, or a row that a check cannot read, ends no block: it checks again. A
+store that has answered no check for 0.8 of a lease is logged, once, and so is its return.
 
 Not promised: that code which computes through its deadline stops. What it writes then carries a
 term that is no longer the highest; a target that refuses lower terms is safe.
@@ -25,6 +26,8 @@ term that is no longer the highest; a target that refuses lower terms is safe.
 
 import asyncio
 import logging
+import math
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,7 +59,7 @@ from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.rules import election
 from blackboard.rules.breaker import renewals
-from blackboard.rules.due import Move, decide_lock, decide_token
+from blackboard.rules.due import Move, deadline, decide_lock, decide_token
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.signals import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
@@ -77,17 +80,19 @@ HURRY = 0.5
 RETENTION = Retention()
 TAKEOVERS = 10_000
 """How many terms in a row may end without a release, before the item is planned anew."""
-RESIGNED, UNANSWERED, GONE = (
+RESIGNED, UNANSWERED, GONE, FORKED = (
     "it has resigned",
     "its renewals were not answered before its lease ran out",
     "its lock was overridden, unlocked or removed",
+    "this process was forked from that of its candidate",
 )
 """Why a term is over."""
 
 
 class TermLost(LoopSignal):
     """`term.lost`: true once the term is over, and from then on. As `ctx.lost`. The first look
-    after the deadline of its lock ends it, in whatever thread.
+    after the deadline of its lock ends it, in whatever thread. In a process that is forked
+    meanwhile it is true: only the other one leads.
     """
 
     def __init__(self, claim: Claim, clock: Clock) -> None:
@@ -95,8 +100,15 @@ class TermLost(LoopSignal):
         self.claim = claim
         """The claim of the term, as it was renewed last."""
         self._clock = clock
+        self._pid = os.getpid()
+
+    @property
+    def _is_forked(self) -> bool:
+        return os.getpid() != self._pid
 
     def __bool__(self) -> bool:
+        if self._is_forked:  # not `set`: the loop that is waited on is the other process's
+            return True
         if not self._is_set and self._clock.monotonic() >= self.claim.deadline:
             self.set(UNANSWERED)
         return self._is_set
@@ -104,6 +116,8 @@ class TermLost(LoopSignal):
     @property
     def reason(self) -> str:
         """Why, in words; "" while the term goes on."""
+        if self._is_forked and not self._is_set:
+            return FORKED
         return self._reason if self else ""
 
 
@@ -143,8 +157,8 @@ class Election(OfOneProcess):
         """`owner` is the name of the candidate, which no other has. Without `ends_at_sigterm`
         SIGTERM is left to the program. At the end of the block it waits for the store for
         `resigns_within`, a lease if none is given. `report` is called when its checks begin to fail
-        for another problem than a store that is away; without it that is logged. `check_loop`
-        raises BlackboardError on another loop than that of its board.
+        for another problem than a store that is away; without it that is logged, and a store that
+        is away, too. `check_loop` raises BlackboardError on another loop than that of its board.
         """
         self.name = name
         self.kind = _checked_kind(kind)
@@ -163,8 +177,13 @@ class Election(OfOneProcess):
         )
         self._stand = False
         self._report = report or self._log_problem
+        self._logs_outages = report is None
         self._problem = ""
         """Why its checks fail, where the store is not the reason."""
+        self._answered = -math.inf
+        """When the store has answered a check, in monotonic seconds."""
+        self._is_away = False
+        """Whether it is logged that the store does not answer."""
         self._last: Term | None = None
         """The last term: that in which it leads, or one that is over, whose lock may still be
         there."""
@@ -194,10 +213,11 @@ class Election(OfOneProcess):
 
     async def won(self, timeout: float | None = None) -> Term:  # noqa: ASYNC109 - as in threads
         """Waits until it is the leader. Returns the term in which it leads. Raises TimeoutError
-        where it does not lead within `timeout` seconds, BoardClosed once its board closes,
-        BlackboardError outside of the block.
+        where it does not lead within `timeout` seconds, BadInput where that is no number of them,
+        BoardClosed once its board closes, BlackboardError outside of the block.
         """
         self._check_loop()
+        _check_timeout(timeout)
         async with asyncio.timeout(timeout):
             while (term := self._term) is None:
                 self._check_board()
@@ -330,7 +350,7 @@ class Election(OfOneProcess):
     # ---- checks
 
     async def _work(self) -> None:
-        failures = 0
+        failures, self._answered = 0, self._clock.monotonic()
         while not self._leaving.is_set():
             fraction = self._board.chance.fraction()
             try:
@@ -340,15 +360,32 @@ class Election(OfOneProcess):
                 asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
                 backoff = renewals(self._state.times.check)
                 pause = backoff.pause(failures, asked=asked, fraction=fraction)
-                if isinstance(trouble, BlackboardError) and str(trouble) != self._problem:
+                if isinstance(trouble, TableError):
+                    self._log_outage(trouble)
+                elif str(trouble) != self._problem:
                     self._problem = str(trouble)
                     self._report(trouble)
             else:
                 failures, self._problem = 0, ""
+                self._log_answer()
                 every = self._state.times.check
                 pause = min(every, HURRY) if self._hurries else every
                 pause *= 1 - JITTER * fraction
             await until_one_ends(self._clock.sleep(pause), self._leaving.wait())
+
+    def _log_outage(self, trouble: TableError) -> None:
+        """Logs that the store does not answer, once, when a lease could not outlast it."""
+        is_long = self._clock.monotonic() >= deadline(self._answered, self._state.times.lease)
+        if is_long and self._logs_outages and not self._is_away:
+            self._is_away = True
+            problem = "its candidate cannot lead while the store is away"
+            _log.warning("the election %r: %s: %s", self.name, problem, trouble)
+
+    def _log_answer(self) -> None:
+        self._answered = self._clock.monotonic()
+        if self._is_away:
+            self._is_away = False
+            _log.warning("the election %r: the store answers again", self.name)
 
     def _log_problem(self, problem: BlackboardError) -> None:
         _log.warning("the election %r: %s", self.name, problem)
@@ -568,6 +605,12 @@ def _checked_kind(kind: str) -> election.ElectionKind:
     except ValueError:
         kinds = ", ".join(each.value for each in election.ElectionKind)
         raise BadInput("kind", f"there is no kind {quoted(kind)}", f"one of {kinds}") from None
+
+
+def _check_timeout(timeout: float | None) -> None:
+    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+    if timeout is not None and (not is_number or math.isnan(timeout)):
+        raise BadInput("timeout", f"{quoted(timeout)} is no number of seconds", "such as 5 or 0.5")
 
 
 def _checked_lease(lease: str | float | timedelta) -> timedelta:

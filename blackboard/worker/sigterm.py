@@ -49,6 +49,15 @@ class OfTask(Block):
         self.is_terminated = True
         return True
 
+    def end_program(self) -> None:
+        """Ends the program by SystemExit, out of its loop, when the task has ended."""
+        assert self._task is not None
+        self._task.add_done_callback(_exit)
+
+
+def _exit(_task: object) -> None:
+    raise SystemExit(EXIT_CODE)
+
 
 _blocks = WeakSet[Block]()
 """Those that end at SIGTERM. Weak: a block may never be left."""
@@ -88,7 +97,8 @@ async def leave(
     traceback: TracebackType | None,
 ) -> None:
     """Removes a block and leaves its task group, at its end or when it is cancelled. Raises the
-    first error of the group, and SystemExit where the program is to end now.
+    first error of the group. Where the program is to end now, it does when the task has ended: a
+    SystemExit that one task raises in another, as a TaskGroup does, would be logged as an error.
     """
     ends_program = release(block)
     try:
@@ -97,7 +107,7 @@ async def leave(
         raise problems.exceptions[0] from None
     except asyncio.CancelledError:
         if ends_program:
-            raise SystemExit(EXIT_CODE) from None
+            block.end_program()
         raise
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from blackboard.protocol.leaders import open_elections, read_elections
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
 from blackboard.protocol.status import read_status
+from blackboard.sharing.election import (
+    FORKED as OF_A_FORK,
+)
 from blackboard.sharing.election import (
     GONE,
     RESIGNED,
@@ -526,10 +530,22 @@ async def test_sigterm_is_caught_for_the_length_of_the_block_and_only_if_that_is
     assert not caught()
 
 
+@of_town
 async def ended_by_sigterm(town: Town) -> None:
     async with await town.candidate(enter=False):
         signal.raise_signal(signal.SIGTERM)
         await asyncio.Event().wait()
+
+
+def test_sigterm_ends_the_program_and_is_as_it_was_before() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            ended_by_sigterm()
+        assert ended.value.code == 128 + signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @of_town
@@ -555,9 +571,6 @@ async def test_a_handler_of_sigterm_that_a_program_installs_in_the_block_stays(t
                 await asyncio.sleep(0)
         assert heard == ["own", "of the loop"]
         loop.remove_signal_handler(signal.SIGTERM)
-        with pytest.raises(SystemExit):
-            await ended_by_sigterm(town)
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -668,6 +681,44 @@ async def test_an_item_that_cannot_be_read_keeps_candidates_waiting_in_their_blo
     await town.until(lambda: other.is_leader, 2 * CHECK)
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name.startswith("blackboard")]
+
+
+@of_town
+async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_once_and_its_return(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader, waiting = await town.candidate(), await town.candidate()
+    await town.until(lambda: leader.is_leader, CHECK)
+    for wire in town.wires:
+        wire.cut = True
+    await town.turns(DEADLINE - CHECK)
+    assert logged(caplog) == [], "it may be back in time"
+    await town.turns(20 * LEASE)
+    away = "its candidate cannot lead while the store is away: the store does not answer"
+    assert logged(caplog) == [f"the election 'report': {away}"] * 2, "one of each candidate"
+    caplog.clear()
+    for wire in town.wires:
+        wire.cut = False
+    await town.until(lambda: leader.is_leader or waiting.is_leader, 2 * LEASE)
+    await town.turns(LEASE)
+    assert logged(caplog) == ["the election 'report': the store answers again"] * 2
+
+
+@of_town
+async def test_a_candidate_that_reports_its_problems_leaves_outages_to_its_worker(
+    town: Town, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = list[BlackboardError]()
+    await town.candidate(report=problems.append)
+    town.wires[0].cut = True
+    await town.turns(3 * LEASE)
+    town.wires[0].cut = False
+    await town.turns(LEASE)
+    assert (logged(caplog), problems) == ([], [])
+
+
 @of_town
 async def test_a_claim_that_the_store_refuses_is_reported_once_and_tried_again(
     town: Town, caplog: pytest.LogCaptureFixture
@@ -676,7 +727,7 @@ async def test_a_claim_that_the_store_refuses_is_reported_once_and_tried_again(
     async with one:
         town.wires[0].script(Fault.REFUSED, Fault.REFUSED)
         await town.until(lambda: one.is_leader, 3 * CHECK)
-    said = [one.getMessage() for one in caplog.records if one.name.startswith("blackboard")]
+    said = logged(caplog)
     assert len(said) == 1, caplog.text
     assert "the election 'report': item: the store does not take its rows: too large" in said[0]
 
@@ -875,6 +926,39 @@ def test_a_program_may_handle_sigterm_itself_and_be_in_two_elections(
         ]
 
 
+FORKED = """
+import asyncio, blackboard, os, sys
+
+def fork(leader, term):
+    if (child := os.fork()) == 0:
+        print("child", leader.is_leader, bool(term.lost), term.lost.reason, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+    print("parent", leader.is_leader, bool(term.lost), term.lost.reason)
+
+async def main():
+    async with blackboard.open("memory:", create=True) as board:
+        async with board.election("report") as leader:
+            term = await leader.won()
+            await asyncio.to_thread(fork, leader, term)
+
+if sys.argv[1] == "loop":
+    asyncio.run(main())
+else:
+    with blackboard.open_blocking("memory:", create=True) as board:
+        with board.election("report") as leader:
+            fork(leader, leader.won())
+"""
+
+
+@pytest.mark.parametrize("door", ["loop", "blocking"])
+def test_a_process_that_a_leader_forks_does_not_lead(tmp_path: Path, door: str) -> None:
+    said = subprocess.check_output(
+        [sys.executable, "-c", FORKED, door], cwd=tmp_path, env=own_environ(), text=True
+    )
+    assert said.splitlines() == [f"child False True {OF_A_FORK}", "parent True False "]
+
+
 # ---- the blocking door
 
 
@@ -916,6 +1000,17 @@ def test_a_program_may_wait_for_its_term_for_a_limited_time(tmp_path: Path) -> N
                 other.won(timeout=0.01)
             leading.close()
             assert other.won(timeout=patience(30)).fence == 2
+
+
+@pytest.mark.parametrize("timeout", ["5s", b"5", True, float("nan"), timedelta(seconds=5)])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(tmp_path: Path, timeout: Any) -> None:
+    with (
+        blackboard.open_blocking(tmp_path / "app.db", create=True) as board,
+        board.election("report", lease="3s") as leader,
+    ):
+        with pytest.raises(BadInput, match=r"^timeout: .* is no number of seconds"):
+            leader.won(timeout)
+        assert leader.won(patience(30)).fence == 1
 
 
 def test_an_election_that_is_entered_twice_goes_on(tmp_path: Path) -> None:

@@ -1811,6 +1811,52 @@ runner.run(other())
     program(tmp_path, "-c", code, code=-signal.SIGTERM)
 
 
+BLOCKS_IN_TASKS = """
+import asyncio, blackboard, os, signal
+
+@blackboard.handler("feed")
+async def feed(item, ctx): ...
+
+async def stays(block):
+    try:
+        async with block:
+            entered.append(block)
+            await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)
+        print("left", flush=True)
+
+async def main():
+    async with blackboard.open("memory:", handlers=[feed], create=True) as board:
+        async with asyncio.TaskGroup() as tasks:
+            for block in (board.worker(), board.election("a"), board.election("b")):
+                tasks.create_task(stays(block))
+            while len(entered) < 3:
+                await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+entered = []
+try:
+    asyncio.run(main())
+except SystemExit as ended:
+    print("ended", ended.code)
+"""
+
+
+def test_at_sigterm_a_program_with_blocks_in_several_tasks_ends_without_an_error(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", BLOCKS_IN_TASKS],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout.split(), done.stderr) == (["left"] * 3 + ["ended", "143"], "")
+
+
 FORKED_IN_A_WORKER = (
     ENTERED
     + """
