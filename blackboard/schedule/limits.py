@@ -41,9 +41,9 @@ LONGEST_BLACKOUT = 10_000
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _DAY = timedelta(days=1)
 _MIDNIGHT = 24 * 60
-_TIMES = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)")
+_TIMES = re.compile(r"(\d\d?):(\d\d)-(\d\d?):(\d\d)", re.ASCII)
 _WEEK = re.compile(r"([a-z]{3})(?:-([a-z]{3}))?")
-_DATES = re.compile(r"((?:\d{4}-)?\d\d-\d\d)(?:\.\.((?:\d{4}-)?\d\d-\d\d))?")
+_DATES = re.compile(r"((?:\d{4}-)?\d\d-\d\d)(?:\.\.((?:\d{4}-)?\d\d-\d\d))?", re.ASCII)
 _NAME = re.compile(r"[a-z_][\w-]*", re.IGNORECASE)
 _WRITTEN = re.compile(r"([a-z_][\w-]*)\[([^\[\]]*)\]")
 """A calendar with its windows, as in a row."""
@@ -234,7 +234,8 @@ def _minutes(times: str) -> tuple[int, int] | None:
         return None
     hour, minute, end_hour, end_minute = map(int, match.groups())
     begin, end = hour * 60 + minute, end_hour * 60 + end_minute
-    if max(begin, end) > _MIDNIGHT or max(minute, end_minute) > 59 or begin == end:
+    is_empty = begin in {end, end + _MIDNIGHT}
+    if max(begin, end) > _MIDNIGHT or max(minute, end_minute) > 59 or is_empty:
         return None
     return begin, end if begin < end else end + _MIDNIGHT
 

@@ -12,7 +12,7 @@ Its limits, if it has any, follow in parentheses: an end, a number of runs, wind
 
 No function reads a clock. All take bounded time; an expression that never matches is refused when
 the schedule is made. Arguments are aware times, results are UTC. Cron and rules cover the years
-1601 to 9000.
+1601 to 9000; what is counted from the last start ends with the first slot after them.
 """
 
 import re
@@ -246,7 +246,7 @@ def next_due(schedule: Schedule, after: datetime) -> datetime | None:
     """The first slot strictly later than `after` (aware): UTC. None when there are no more."""
     after = _utc(after)
     if isinstance(schedule, Every) and schedule.limits is NONE:
-        return after + schedule.interval if schedule.interval <= _END - after else None
+        return after + schedule.interval if after < _LAST else None
     return next(slots_after(schedule, after), None)
 
 
@@ -307,7 +307,7 @@ def opens(schedule: Schedule | None, moment: datetime) -> datetime | None:
 def _unlimited(schedule: Every | Cron | RRule, after: datetime) -> Iterator[datetime]:
     """The slots strictly later than `after` (UTC), in order, without regard to limits."""
     if isinstance(schedule, Every):
-        while schedule.interval <= _END - after:
+        while after < _LAST:
             after += schedule.interval
             yield after
     elif after < _LAST:

@@ -140,7 +140,11 @@ def _with_unit(number: str) -> str:
 EARLIEST, LATEST = 1601, 9000
 """Years that a time lies between. No store takes one before 1601."""
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?")
+_DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?", re.ASCII)
+_ISO = re.compile(r"(?:\d{4}-?\d\d-?\d\d|\d{4}-?W\d\d-?\d)(?:[Tt ].+)?", re.ASCII)
+"""Matches a day, or a day and a time behind it. Python also reads a week, as its Monday, and any
+character before the time: the offset of a day, as in 2026-11-21-05:00, as a time of this day.
+"""
 _REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
 _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
 
@@ -148,6 +152,8 @@ _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
 def read_moment(text: str, zone: str, field: str) -> datetime:
     """An ISO 8601 time; without an offset it is wall time in `zone`. Raises BadInput."""
     try:
+        if _ISO.fullmatch(text.strip()) is None:
+            raise ValueError(text)
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         raise BadInput(field, f"{text[:60]!r} is not a time", _REMEDY) from None
@@ -168,10 +174,16 @@ def end_of_day(day: date, zone: ZoneInfo) -> datetime:
 
 
 def in_zone(moment: datetime, zone: str, field: str, *, text: str = "") -> datetime:
-    """`moment`, as wall time in `zone` where it has no offset. Raises BadInput with its `text`."""
-    if not EARLIEST < moment.year < LATEST:
+    """`moment`, as wall time in `zone` where it has no offset. Raises BadInput with its `text`,
+    also for one that is too far away by the clocks of `zone` alone, in which a row has it.
+    """
+    clock = find_zone(zone)
+    is_near = EARLIEST < moment.year < LATEST
+    if is_near and moment.tzinfo:
+        is_near = EARLIEST < moment.astimezone(clock).year < LATEST
+    if not is_near:
         raise BadInput(field, f"{(text or str(moment))!r} is too far away", _REMEDY)
-    return moment if moment.tzinfo else first_shown(moment, find_zone(zone))
+    return moment if moment.tzinfo else first_shown(moment, clock)
 
 
 def parse_moment(
@@ -185,7 +197,7 @@ def parse_moment(
         return now
     if day := _DAY.fullmatch(words):
         return _on_day(day, find_zone(zone), field, now)
-    distance = _distance(words, is_past=is_past)
+    distance = _distance(words, field, is_past=is_past)
     if distance is not None:
         return whole_milliseconds(now + distance)
     try:
@@ -214,11 +226,13 @@ def _on_day(match: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> 
     return first_shown(datetime.combine(day, of_day), zone)
 
 
-def _distance(words: str, *, is_past: bool) -> timedelta | None:
-    """How far from now the words are; None if they are no duration."""
+def _distance(words: str, field: str, *, is_past: bool) -> timedelta | None:
+    """How far from now the words are; None if they are no duration. Raises BadInput for a duration
+    that is none of those that can be counted with.
+    """
+    is_ahead, is_ago = words.startswith("in "), words.endswith(" ago")
     bare = words.removeprefix("in ").removesuffix(" ago")
-    try:
-        duration = parse_duration(bare)
-    except BadInput:
+    if not bare or _PARTS.fullmatch(bare) is None or (is_ahead and is_ago):
         return None
-    return -duration if words.endswith(" ago") or (is_past and bare == words) else duration
+    duration = parse_duration(bare, field)
+    return -duration if is_ago or (is_past and not is_ahead) else duration

@@ -170,7 +170,11 @@ def test_a_calendar_is_named() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["25:00-26:00", "2026-13-01", "02-30", "mon-xyz 1:00-2:00", "12:00-12:00", "1:60-2:00", ""],
+    [
+        *("25:00-26:00", "1:60-2:00", "12:00-12:00", "24:00-24:00", "24:00-0:00"),
+        *("2026-13-01", "02-30", "mon-xyz 1:00-2:00", ""),
+        *("\N{FULLWIDTH DIGIT TWO}2:00-23:00", "\N{ARABIC-INDIC DIGIT ONE}2-24"),
+    ],
 )
 def test_what_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(BadInput) as caught:

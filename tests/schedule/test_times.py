@@ -135,6 +135,10 @@ BERLIN = "Europe/Berlin"
         ("2026-11-21 09:00:01.5", BERLIN, "2026-11-21T08:00:01.500"),
         ("2026-11-21", "UTC", "2026-11-21T00:00"),
         ("2026-11-21T09:00-08:00", BERLIN, "2026-11-21T17:00"),
+        ("2026-11-21t09:00", BERLIN, "2026-11-21T08:00"),
+        ("20261121T0900Z", BERLIN, "2026-11-21T09:00"),
+        ("2026-W47-6", BERLIN, "2026-11-20T23:00"),
+        ("8999-12-31T23:59-12:00", "Etc/GMT+12", "9000-01-01T11:59"),
     ],
 )
 def test_a_time_is_what_people_mean_by_it(text: str, zone: str, moment: str) -> None:
@@ -156,6 +160,17 @@ def test_a_bare_duration_leads_into_the_past_where_that_is_meant() -> None:
         ("2026-02-30", "'2026-02-30' is not a time", "in 2h"),
         ("tomorrow 25:00", "'tomorrow 25:00' is not a time", "00:00 to 23:59"),
         ("9999-01-01", "is too far away", "2026-11-21T09:00"),
+        ("8999-12-31T23:59-12:00", "'8999-12-31T23:59-12:00' is too far away", "in 2h"),
+        ("1602-01-01T00:00+14:00", "'1602-01-01T00:00+14:00' is too far away", "in 2h"),
+        ("2026-W47", "'2026-W47' is not a time", "2026-11-21T09:00"),
+        ("2026-11-21-05:00", "'2026-11-21-05:00' is not a time", "2026-11-21T09:00"),
+        ("20261121+0100", "'20261121+0100' is not a time", "2026-11-21T09:00"),
+        ("2026-11-21x09:00", "'2026-11-21x09:00' is not a time", "2026-11-21T09:00"),
+        ("tomorrow \N{FULLWIDTH DIGIT FIVE}:00", "is not a time", "tomorrow 05:00"),
+        ("in 5000d", "'5000d' is longer than ten years", "8h"),
+        ("999999999999w ago", "'999999999999w' is longer than ten years", "8h"),
+        ("in 0s", "'0s' is not longer than nothing", "8h"),
+        ("in 2h ago", "'in 2h ago' is not a time", "2h ago"),
     ],
 )
 def test_what_is_no_time_is_refused_with_the_remedy(text: str, problem: str, remedy: str) -> None:
