@@ -226,22 +226,32 @@ def _written_schedule(item: Item) -> Schedule | None:
 
 def _due(item: Item, facts: Circumstances) -> str:
     """Why a waiting item is due when it is."""
-    slot = phrases.exactly(item.slot, facts.now)
     if item.attempt > 1:
-        most = facts.settings.retries + 1 if facts.settings else 0
-        tries = f" of {most}" if item.attempt <= most else ""  # a handler may request more
-        retry = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
-        return f"{retry} may start at {phrases.exactly(item.ready, facts.now)}, after backing off"
-    if item.is_unscheduled:
-        text = f"{slot}, by request"
-        if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
-            text += ", or begun before its schedule was changed"
-        policy = facts.settings.missed if facts.settings else ""
-        is_made_up = policy == "all" or (policy == "one" and bool(item.once))
-        if item.planned > item.slot or (is_made_up and item.planned != NEVER):
-            text += f"; by its schedule it is due at {phrases.exactly(item.planned, facts.now)}"
-        return text
-    schedule, text = _schedule_of(item, facts), slot
+        return _due_as_retry(item, facts)
+    return _due_by_request(item, facts) if item.is_unscheduled else _due_by_schedule(item, facts)
+
+
+def _due_as_retry(item: Item, facts: Circumstances) -> str:
+    slot, ready = (phrases.exactly(moment, facts.now) for moment in (item.slot, item.ready))
+    most = facts.settings.retries + 1 if facts.settings else 0
+    tries = f" of {most}" if item.attempt <= most else ""  # a handler may request more
+    retry = f"attempt {item.attempt}{tries} at the run that was due at {slot}"
+    return f"{retry} may start at {ready}, after backing off"
+
+
+def _due_by_request(item: Item, facts: Circumstances) -> str:
+    text = f"{phrases.exactly(item.slot, facts.now)}, by request"
+    if item.start is not None and item.slot <= item.start:  # the row does not tell these apart
+        text += ", or begun before its schedule was changed"
+    policy = facts.settings.missed if facts.settings else ""
+    is_made_up = policy == "all" or (policy == "one" and bool(item.once))
+    if item.planned > item.slot or (is_made_up and item.planned != NEVER):
+        text += f"; by its schedule it is due at {phrases.exactly(item.planned, facts.now)}"
+    return text
+
+
+def _due_by_schedule(item: Item, facts: Circumstances) -> str:
+    schedule, text = _schedule_of(item, facts), phrases.exactly(item.slot, facts.now)
     if item.start is None:
         text += ", for the first time"
     elif isinstance(schedule, Every) and item.start + schedule.interval == item.slot:
