@@ -170,13 +170,26 @@ class ApplyPlan:
         return [f"{len(items):,} {word}" for word, items in counts.items() if items]
 
     def lines(self) -> Iterator[str]:
-        """For people: one step a line, and their numbers. Items that only belong to another file
-        from now on share a line: there may be as many as there are items.
-        """
+        """For people: one step a line, and their numbers."""
         for addition in self.add:
             is_due = addition.due <= self.now
             words = "due now" if is_due else f"first {exactly(addition.due, self.now)}"
             yield f"+ {shown(addition.id)} ({shown(addition.declared.item.type)}): {words}"
+        yield from self._lines_of_changes()
+        for item in self.remove:
+            yield f"- {shown(item.id)} ({shown(item.type)})"
+        if self.steps:
+            yield (
+                f"{len(self.add)} to add, {len(self.change)} to change, "
+                f"{len(self.remove)} to remove, {self.unchanged} unchanged"
+            )
+        else:
+            yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
+
+    def _lines_of_changes(self) -> Iterator[str]:
+        """Items that only belong to another file from now on share a line: there may be as many as
+        there are items.
+        """
         moved = dict[tuple[str | None, str], list[str]]()
         for change in self.change:
             only = change.differences[0]
@@ -191,15 +204,6 @@ class ApplyPlan:
             hint = " (--source NAME takes the place of a path that changes)" if are_paths else ""
             words = f"{DECLARED_BY}: {shown(old or 'unset')} -> {shown(new)}{hint}"
             yield f"~ {few_of(ids)}: {words}"
-        for item in self.remove:
-            yield f"- {shown(item.id)} ({shown(item.type)})"
-        if not self.steps:
-            yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
-        else:
-            yield (
-                f"{len(self.add)} to add, {len(self.change)} to change, "
-                f"{len(self.remove)} to remove, {self.unchanged} unchanged"
-            )
 
     def record(self) -> dict[str, Any]:
         return {
