@@ -105,7 +105,7 @@ class LocalRun:
         """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
         threading.Thread(target=self._board_side, daemon=True).start()
         try:
-            ended = self._called(*self._claimed.result())
+            ended = self._call(*self._claimed.result())
         except KeyboardInterrupt:
             self._claimed.result()  # it may be claimed by now, and is given back then
             ended = INTERRUPTED
@@ -154,8 +154,10 @@ class LocalRun:
 
     # ---- the caller's side
 
-    def _called(self, held: Holding, save: Save) -> Ended:
-        """Calls the handler. Values from the environment in its params are masked in the result."""
+    def _call(self, held: Holding, save: Save) -> Ended:
+        """Calls the handler, and keeps what it prints, logs and reports. Values from the
+        environment in its params are masked in all of it.
+        """
         try:
             item, mask, checkpoint = given(held, os.environ, mask_of_worker(os.environ))
         except BadInput as problem:
@@ -187,14 +189,15 @@ class LocalRun:
             stopping = type(lost)()
             context = context_of(data, report, save=saved, lost=lost, stopping=stopping)
             try:
-                ended = self._call(item, context, mask)
+                ended = self._end_of(item, context, mask)
             finally:  # a thread that waits for one would keep this process from ending
                 for event in (lost, stopping):
                     event.set("the run has ended")
         report.end()
         return self._notes.added_to(ended, output=mask.output(tail.text()))
 
-    def _call(self, item: HandlerItem, context: Context, mask: Mask) -> Ended:
+    def _end_of(self, item: HandlerItem, context: Context, mask: Mask) -> Ended:
+        """How the handler ends that is called with these."""
         try:
             # As from a worker: the value as the row holds it.
             encoded = fitting_result(call(self._handler, item, context), mask, limit=MAX_VALUE)
