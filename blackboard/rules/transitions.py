@@ -73,6 +73,9 @@ The end of a run. The first line that applies:
     anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
 
+A pump that lasted for its interval, a minute, has begun well: its release counts attempts anew, so
+those of months ago are none in a row with the next.
+
 The item is `put_back` after the first line, and after an unlock, until it is claimed or planned
 anew. A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has the slots.
 
@@ -144,7 +147,7 @@ from blackboard.rules.wrong_clock import (
     slot_brought_back,
     still_to_come,
 )
-from blackboard.schedule.schedule import Cron, RRule, next_due, opens
+from blackboard.schedule.schedule import Cron, Every, RRule, next_due, opens
 from blackboard.spec import RunSettings
 
 FAILING = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.ABANDONED})
@@ -403,7 +406,7 @@ def released(
     """
     _check(ItemEvent.RELEASE, item)
     after = after_run(
-        item,
+        replace(item, attempt=1) if has_lasted(run, settings) else item,
         run.outcome,
         settings=settings,
         now=run.stop,
@@ -418,6 +421,12 @@ def released(
     warned = one_more(item.warned) if run.warnings else 0
     after = replace(after, warned=warned, warnings=run.warnings)
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
+
+
+def has_lasted(run: Run, settings: RunSettings) -> bool:
+    """Whether it is the run of a pump that went on for its interval or longer."""
+    interval = settings.schedule.interval if isinstance(settings.schedule, Every) else None
+    return settings.endless and interval is not None and run.stop - run.start >= interval
 
 
 def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False) -> Item:

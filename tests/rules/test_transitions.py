@@ -349,6 +349,21 @@ def test_what_a_handler_answers_goes_over_retries() -> None:
     assert (left.state, left.ready) == (State.ACTIVE, NOW + timedelta(minutes=5))
 
 
+@pytest.mark.parametrize(
+    ("seconds", "endless", "attempt"), [(60, True, 1), (59.999, True, 5), (3600, False, 5)]
+)
+def test_the_attempts_of_a_pump_that_lasted_for_its_interval_count_anew(
+    *, seconds: float, endless: bool, attempt: int
+) -> None:
+    by = replace(settings(every="1m", retries=6), endless=endless)
+    before = replace(RUNNING, attempt=5, start=NOW - timedelta(seconds=seconds))
+    moved = run(before, Outcome.CANCELLED)
+    assert released(before, moved, settings=by, fraction=0.5, requeue=True).attempt == attempt
+    failed = released(before, run(before, Outcome.FAILED), settings=by, fraction=1.0)
+    wait = timedelta(seconds=10 * 2 ** (attempt - 1))
+    assert (failed.attempt, failed.ready - NOW) == (attempt + 1, wait)
+
+
 def test_a_skipped_run_is_ok_and_leaves_the_result_of_an_earlier_one() -> None:
     before = replace(RUNNING, result="r", result_fence=1, failures=2, checkpoint='"p57"')
     ended = run_of(before, Outcome.OK, now=NOW, error="closed on Sundays")

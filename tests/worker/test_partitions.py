@@ -565,6 +565,23 @@ async def test_a_pump_that_returns_unasked_has_failed_and_begins_where_it_saved(
 
 
 @above_the_store
+@sharing(partitions=2)
+async def test_a_pump_that_fails_after_it_went_on_for_a_minute_is_run_again_at_once_each_time(
+    group: Group,
+) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 5.0)
+    for _ in range(8):
+        await group.fleet.turn(60.0)
+        began, group.log.unasked = len(group.log.began), names_of(2)
+        await group.fleet.turn(1.0)
+        assert group.log.counts == []
+        group.log.unasked = ()
+        await group.fleet.turn(ROUND)
+        assert (group.log.counts, len(group.log.began)) == ([2], began + 2)
+
+
+@above_the_store
 @sharing(partitions=3)
 async def test_a_pump_that_returns_because_its_lock_was_taken_away_has_not_ended_unasked(
     group: Group,

@@ -225,22 +225,24 @@ def expected(item: Item, run: Run, settings: RunSettings, *, verb: str, is_held:
     """The expected plan after a run, as the history has it. `verb` is that of a person's request;
     empty: a worker released the lock. `is_held`: of a partition or an election.
     """
-    queue, now = item.requests, run.stop
+    queue, now, attempt = item.requests, run.stop, item.attempt
+    if settings.endless and not verb and run.outcome is not Outcome.ABANDONED:
+        attempt = 1 if run.stop - run.start >= MINUTE else attempt  # its pump has begun well
     same = Expected(
         slot=item.slot,
         ready=now,
         latest=now,
         planned=item.planned,
-        attempt=item.attempt,
+        attempt=attempt,
         once=item.once,
         queue=queue,
     )
     if is_cut_short(run.outcome, verb=verb, is_held=is_held):
         return same
-    if run.outcome in {Outcome.FAILED, Outcome.TIMEOUT} and item.attempt <= settings.retries:
+    if run.outcome in {Outcome.FAILED, Outcome.TIMEOUT} and attempt <= settings.retries:
         most = max(settings.backoff, HOUR)
-        wait = min(settings.backoff * 2 ** min(item.attempt - 1, 20), most)
-        return replace(same, latest=now + wait, attempt=item.attempt + 1)
+        wait = min(settings.backoff * 2 ** min(attempt - 1, 20), most)
+        return replace(same, latest=now + wait, attempt=attempt + 1)
     is_taken_away = run.outcome is Outcome.ABANDONED and item.state is State.PAUSED
     if is_taken_away and item.attempt <= max(settings.retries, TAKEOVERS):
         return replace(same, attempt=item.attempt + 1)
