@@ -1,8 +1,8 @@
 """The bus on Redis: two hashes, two channels, and what to do while Redis is away.
 
 The URL comes from the environment (BLACKBOARD_REDIS_URL) or, without a password, from the settings:
-`redis://`, `rediss://` (TLS; certificates are checked) or `unix://`. It is never logged, and
-errors of Redis are logged without its password.
+`redis://`, `rediss://` (TLS; certificates are checked) or `unix://`. Of it only the address is
+logged, and errors of Redis are logged without its password.
 
 A request has a few seconds. When one fails, the bus counts as away: further requests fail at once
 until a pause is over, which doubles with each failure. The connection that listens is made anew in
@@ -15,6 +15,9 @@ until a pause is over, while the others go on. The bus is back when a request of
 and not when another does. The same holds after a request without an answer in time: Redis may hold
 writes and answer reads. While it listens, the bus tries such requests itself, for a partition that
 does not exist: a node that holds its partitions may have nothing to ask for hours.
+
+What answers may be no Redis, or something on the way to it garbles replies. What the client raises
+then, of whatever kind, counts as away, too.
 
 No write is repeated: a request without an answer raises BusAway, whether it was applied or not.
 """
@@ -48,6 +51,8 @@ except ImportError as problem:
 
 Answer = TypeVar("Answer")
 
+REDIS_PORT, LOCAL = 6379, "localhost"
+"""Where Redis is if its URL does not say it."""
 ANSWERS_WITHIN = 5.0
 """Seconds that Redis has for a connection, and for an answer."""
 SILENCE = 10.0
@@ -136,7 +141,10 @@ class RedisBus:
         self._backoff = backoff
         self._answers_within = answers_within
         self._silence = silence
-        self._password = unquote(parts.password or "")
+        of_query = dict(parse_qsl(parts.query)).get("password", "")
+        self._passwords = tuple(filter(None, (unquote(parts.password or ""), of_query)))
+        port = parts.port or REDIS_PORT
+        self._where = f"{parts.hostname or LOCAL}:{port}" if parts.scheme in TCP else parts.path
         self._redis = _client(url, answers_within)
         self._room = asyncio.Semaphore(CONNECTIONS)
         self._down: dict[_Part, _Trouble] = {}
@@ -189,7 +197,7 @@ class RedisBus:
                 trouble = self._failed(part, refusal)
                 self._is_up(_Part.CONNECTION)
                 raise BusAway(trouble.problem) from None
-            except (RedisError, OSError) as problem:
+            except Exception as problem:  # noqa: BLE001 - the client fails in any way at odd replies
                 if isinstance(problem, RedisTimeoutError | TimeoutError):
                     self._failed(part, problem)
                 raise BusAway(self._failed(_Part.CONNECTION, problem).problem) from None
@@ -266,7 +274,7 @@ class RedisBus:
                         tried.set()
                     elif not messages.full():
                         messages.put_nowait(message)
-            except (RedisError, OSError) as problem:
+            except Exception as problem:  # noqa: BLE001 - the client fails in any way at odd replies
                 failures += 1
                 self._is_down(_Part.MESSAGES, problem)
                 tried.set()
@@ -306,10 +314,13 @@ class RedisBus:
         self, part: _Part, problem: Exception, *, failures: int = 0, retry_at: float = 0.0
     ) -> _Trouble:
         text = first_line(f"{type(problem).__name__}: {problem}")
-        if self._password:
-            text = text.replace(self._password, "***")
+        for password in self._passwords:
+            text = text.replace(password, "***")
         state = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
-        trouble = _Trouble(f"Redis {state}: {text}", failures, retry_at)
+        if not isinstance(problem, RedisError | OSError):
+            state = "is away, or something else answers, or garbles its replies"
+        told = f"Redis {state}: {text} ({self._where}, as {REDIS_URL} or url in [redis] says)"
+        trouble = _Trouble(told, failures, retry_at)
         was_up = not self._down
         self._down[part] = trouble
         self._has_failed.set()

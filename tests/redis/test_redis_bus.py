@@ -4,7 +4,7 @@ import asyncio
 import signal
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from tests.support.ports import free_port
 from tests.support.processes import eventually, site, whole_lines
 from tests.support.redis_server import PASSWORD, RedisServer, needed
 
+HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
+"""What Redis answers to a client that connects, as far as that is read."""
 OPENED: list[RedisBus] = []
 """By the story that is told."""
 
@@ -338,6 +340,49 @@ def test_a_redis_that_holds_writes_is_away_until_it_does_them_again(
     tell(story)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b":abc\r\n",
+        b"*x\r\n",
+        b"$-5\r\n",
+        b"*1\r\n" * 3_000,
+        b"-MOVED x y\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"+OK\r\n",
+        b"#t\r\n",
+        b"%1\r\n+a\r\n+b\r\n",
+        b"*3\r\n$7\r\nmessage\r\n$5\r\nother\r\n$1\r\nx\r\n",
+    ],
+    ids=lambda reply: ascii(reply[:20]),
+)
+def test_what_answers_and_is_no_redis_or_garbles_replies_is_away_until_redis_answers(
+    redis_server: RedisServer, reply: bytes
+) -> None:
+    redis_server.stop()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while asked := await reader.read(65_536):
+                writer.write(HELLO if b"HELLO" in asked else reply)
+                await writer.drain()
+        writer.close()
+
+    async def story() -> None:
+        opened = Opened(redis_server.url, silence=0.2)
+        odd = await asyncio.start_server(serve, "127.0.0.1", redis_server.port)
+        async with opened.bus.listen() as messages:
+            await until(lambda: bool(opened.said))
+            with suppress(BusAway):  # some replies are taken for an answer
+                await opened.bus.get(Hash.GRAB, "07")
+            odd.close()
+            await asyncio.to_thread(redis_server.start)
+            await heard_again(opened.bus, messages)
+            await until(lambda: opened.said[-1] == "back")
+
+    tell(story)
+
+
 def test_a_connection_that_is_quiet_and_well_stays(redis_server: RedisServer) -> None:
     async def story() -> None:
         opened = Opened(redis_server.url, silence=0.05)
@@ -375,14 +420,39 @@ def test_no_message_of_an_error_holds_the_password(redis_server: RedisServer) ->
     tell(story)
 
 
-def test_what_redis_quotes_of_the_password_is_masked(redis_server: RedisServer) -> None:
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        ("redis://:sesame@127.0.0.1:1/0", "127.0.0.1:1"),
+        ("rediss://localhost:1?password=sesame", "localhost:1"),
+        ("unix:///nowhere/redis.sock", "/nowhere/redis.sock"),
+    ],
+)
+def test_a_redis_that_is_away_is_named_by_its_address_and_where_that_is_set(
+    url: str, where: str
+) -> None:
+    async def story() -> None:
+        opened = Opened(url)
+        with pytest.raises(BusAway) as away:
+            await opened.bus.get(Hash.GRAB, "07")
+        assert str(away.value).endswith(f" ({where}, as {REDIS_URL} or url in [redis] says)")
+        assert "sesame" not in "".join(traceback.format_exception(away.value))
+
+    tell(story)
+
+
+@pytest.mark.parametrize("place", ["before the host", "as an option"])
+def test_what_redis_quotes_of_the_password_is_masked(redis_server: RedisServer, place: str) -> None:
     """A server on which AUTH has another name quotes what was sent."""
     redis_server.stop()
     redis_server.lines += ["--rename-command", "AUTH", "LOGIN", "--rename-command", "HELLO", ""]
     redis_server.start()
 
     async def story() -> None:
-        opened = Opened(redis_server.url)
+        url = redis_server.url
+        if place == "as an option":
+            url = f"{url.replace(f':{PASSWORD}@', '')}?password={PASSWORD}"
+        opened = Opened(url)
         with pytest.raises(BusAway) as refused:
             await opened.bus.get(Hash.GRAB, "07")
         said = "".join(traceback.format_exception(refused.value)) + "".join(opened.said)
