@@ -64,11 +64,11 @@ async def _tried(session: Session) -> list[JSON]:
         sending.append((dead_man, dead_man.ping))
     tried = []
     for channel, send in sending:
-        problem = ""
+        problem: str | None = None
         try:
             await send()
         except NotSent as trouble:
             problem = str(trouble)
-        record = {"channel": channel.name, "to": channel.where(), "sent": not problem}
+        record = {"channel": channel.name, "to": channel.where(), "sent": problem is None}
         tried.append({**record, "problem": problem})
     return tried

@@ -174,10 +174,8 @@ def name_of(request: Request) -> str:
     return visitor.name[:LONGEST_VISITOR]
 
 
-async def checked_form(site: Site, request: Request) -> Form:
-    """The form of an operator, checked. Raises NotAllowed where it may not be sent."""
-    if not site.access.operator:
-        raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
+async def own_form(site: Site, request: Request) -> Form:
+    """The form of a visitor. Raises NotAllowed for one that was made for another visit."""
     form = await read_form(request)
     request.state.item_id = of_field(form.get("id", ""))  # where a refusal leads back to
     if not site.is_form_ours(request, form.get("csrf", "")):
@@ -186,6 +184,13 @@ async def checked_form(site: Site, request: Request) -> Form:
             " and send the form from there"
         )
     return form
+
+
+async def checked_form(site: Site, request: Request) -> Form:
+    """The form of an operator, checked. Raises NotAllowed where it may not be sent."""
+    if not site.access.operator:
+        raise NotAllowed("this page is read-only: `blackboard serve --operator` allows changes")
+    return await own_form(site, request)
 
 
 async def act(site: Site, request: Request) -> Response:

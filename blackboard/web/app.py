@@ -28,6 +28,7 @@ from blackboard.table import Replaced, TableError
 from blackboard.web import actions, health, pages, refusals, runs
 from blackboard.web.access import (
     LONGEST_VISITOR,
+    SAFE,
     Access,
     Gate,
     Sessions,
@@ -61,6 +62,7 @@ READY_LASTS = 1.0
 HEALTH_WAITS = 0.5
 """Seconds for which the answer whether the server is well waits for the store."""
 REPLACED = "the board was removed, or made anew: start the server again\n"
+NOT_DONE = "Nothing was done. Sign in, and do it again."
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
 
@@ -195,14 +197,13 @@ def _unknown(site: Site, request: Request) -> Response:
     headers = {"www-authenticate": "Bearer"} if site.access.token else {}
     if refusals.is_api(request.scope):
         return refusals.refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
-    accepts = request.headers.get("accept", "")
-    if not site.access.token or "text/html" not in accepts or request.method not in {"GET", "HEAD"}:
+    if not site.access.token or "text/html" not in request.headers.get("accept", ""):
         return PlainTextResponse("blackboard: sign in first\n", 401, headers)
-    page = _login(
-        back=f"{refusals.path_of(request.scope)}{refusals.query_of(request)}",
-        problem="",
-        status=401,
-    )
+    if request.method in SAFE:
+        back = f"{refusals.path_of(request.scope)}{refusals.query_of(request)}"
+        page = _login(back=back, problem="", status=401)
+    else:
+        page = _login(back="/", problem=NOT_DONE, status=401)
     answer = site.answer(request, page)
     answer.headers.update(headers)
     return answer
@@ -214,11 +215,10 @@ def _login(*, back: str, problem: str, status: int) -> WebPage:
 
 
 async def _sign_out(site: Site, request: Request) -> Response:
-    form = await actions.read_form(request)
+    await actions.own_form(site, request)
     answer = RedirectResponse(f"{refusals.root_of(request.scope)}/login", 303)
-    if site.is_form_ours(request, form.get("csrf", "")):
-        site.sessions.end(site.session(request))
-        site.set_cookie(request, answer, "")
+    site.sessions.end(site.session(request))
+    site.set_cookie(request, answer, "")
     return answer
 
 

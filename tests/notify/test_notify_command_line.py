@@ -137,8 +137,8 @@ def test_one_that_was_not_sent_is_exit_1(blackboard: CommandLine, listener: List
     address = listener.address
     assert said.json == [
         {"channel": "webhook", "to": address, "sent": False, "problem": "it answered 500"},
-        {"channel": "command", "to": sys.executable, "sent": True, "problem": ""},
-        {"channel": "dead_man", "to": address, "sent": True, "problem": ""},
+        {"channel": "command", "to": sys.executable, "sent": True, "problem": None},
+        {"channel": "dead_man", "to": address, "sent": True, "problem": None},
     ]
 
 

@@ -26,7 +26,14 @@ from blackboard.web.access import (
     networks,
 )
 from blackboard.web.app import _local
-from tests.support.web_site import WebSite, addresses_of, served, streamed
+from tests.support.web_site import (
+    WebSite,
+    addresses_of,
+    fields_of,
+    forms_of,
+    served,
+    streamed,
+)
 
 TOKEN = "0123456789abcdef-of-a-test"
 HTML = "text/html,application/xhtml+xml"
@@ -312,11 +319,35 @@ def test_signing_in_and_out(locked: WebSite) -> None:
     assert locked.get("/login").headers["location"] == "/"
     csrf = locked.csrf()
     copied = "; ".join(f"{one.name}={one.value}" for one in locked.client.cookies.jar)
-    locked.post("/logout", {"csrf": "x"})
+    refused = locked.post("/logout", {"csrf": "x"})
+    assert (refused.status_code, "another visit" in refused.text) == (403, True)
     assert locked.get("/").status_code == 200
     assert locked.post("/logout", {"csrf": csrf}).headers["location"] == "/login"
     assert locked.get("/").status_code == 401
     assert locked.get("/", cookie=copied).status_code == 401
+
+
+def test_a_page_of_an_earlier_visit_says_that_it_signs_nobody_out(locked: WebSite) -> None:
+    """Two windows of one browser: in the second one somebody has signed in since."""
+    fields = {"token": TOKEN, "name": "ann"}
+    locked.post("/login", fields)
+    earlier = locked.csrf()
+    locked.post("/login", {**fields, "name": "ben"})
+    answer = locked.post("/logout", {"csrf": earlier})
+    assert answer.status_code == 403
+    assert "open the page again" in answer.text
+    assert locked.post("/logout", {"csrf": forms_of(answer.text)[0]["csrf"]}).status_code == 303
+    assert locked.get("/").status_code == 401
+
+
+def test_a_form_that_is_sent_after_the_visit_leads_to_signing_in(locked: WebSite) -> None:
+    """As after a sign-out in another window."""
+    answer = locked.post("/act/pause", {"id": "davis", "reason": "storm"}, accept=HTML)
+    assert answer.status_code == 401
+    assert "Nothing was done" in answer.text
+    answer = locked.post("/login", {**fields_of(answer.text, ""), "token": TOKEN})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert not is_paused(locked)
 
 
 def test_a_live_page_ends_when_its_visitor_signs_out(
