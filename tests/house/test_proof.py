@@ -19,7 +19,7 @@ from tests.proof.page import blocks, with_blocks
 from tests.proof.parts import PARTS, Left, Part
 from tests.proof.planted.planted import PLANTED
 from tests.proof.simulator.worlds import run_worlds
-from tests.proof.tables import chosen, share, table
+from tests.proof.tables import WENT_WRONG, chosen, share, table
 from tests.support.pages import page, words
 
 RELIABILITY = page("reliability.md")
@@ -74,6 +74,11 @@ def test_invariants_conditions_and_tests_that_are_named_are_there() -> None:
     named = [name for cell in promised("chaos") for name in words(cell)]
     assert named
     assert set(named) <= there
+
+
+def test_what_went_wrong_in_the_worlds_is_said_in_words() -> None:
+    rows = RELIABILITY.table("what went wrong", "times").rows
+    assert {row[0] for row in rows} <= set(WENT_WRONG.values())
 
 
 def test_tests_that_bugs_are_shown_by_are_there() -> None:

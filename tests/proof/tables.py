@@ -41,6 +41,7 @@ WENT_WRONG = {
     Fate.NEVER: "a request was lost",
     Fate.REPLY_LOST: "a reply was lost",
     Fate.LATE: "a batch landed after its sender had given up",
+    Fate.TWICE: "a batch was sent once more by something on the way",
 }
 """The counters of the simulator for faults of workers and of single requests, in words."""
 
