@@ -30,7 +30,8 @@ from blackboard.rules.breaker import Need
 from blackboard.rules.shares import Balance
 from blackboard.runners.inline import InlineRunner
 from blackboard.runners.interpreter import executable
-from blackboard.runners.loop import LoopWatch, RunOfLoop
+from blackboard.runners.loop import RunOfLoop
+from blackboard.runners.loop_watch import LoopWatch
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.settings import RedisTable, Settings

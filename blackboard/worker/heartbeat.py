@@ -27,7 +27,7 @@ from blackboard.protocol.checkpoints import save
 from blackboard.protocol.claims import Claim, renew_all
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import renew_every
-from blackboard.runners.loop import EARLY, STANDS
+from blackboard.runners.loop_watch import EARLY, STANDS
 from blackboard.table import Busy, Refused, TableError, Unavailable
 from blackboard.worker.holdings import Holding, Holdings
 

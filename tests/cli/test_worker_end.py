@@ -245,9 +245,9 @@ async def generator(item, ctx):
 """
 IMPATIENT = """
 from blackboard.cli import main
-from blackboard.runners import loop
+from blackboard.runners import loop_watch
 
-loop.CLOSES_WITHIN = 2.0
+loop_watch.CLOSES_WITHIN = 2.0
 main()
 """
 

@@ -17,7 +17,7 @@ from blackboard.protocol.edits import edit, remove, unlock
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import TAKEOVERS
 from blackboard.runners.child_process import LEASE_RAN_OUT
-from blackboard.runners.loop import EARLY, STANDS
+from blackboard.runners.loop_watch import EARLY, STANDS
 from blackboard.runners.outcome import ended_by
 from blackboard.runners.secrets import NOTHING
 from blackboard.spec import Spec

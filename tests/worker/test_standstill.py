@@ -31,7 +31,8 @@ from blackboard.runners.guard import (
     check_loop,
     is_stopped,
 )
-from blackboard.runners.loop import LoopWatch, RunOfLoop
+from blackboard.runners.loop import RunOfLoop
+from blackboard.runners.loop_watch import LoopWatch
 from tests.support import loop_child as turning
 from tests.support.patience import patience
 from tests.support.processes import all_gone, eventually, is_gone, site, whole_lines
@@ -169,7 +170,7 @@ def test_a_loop_whose_work_is_done_is_watched_until_it_is_closed(
     """A program that goes on after that is not ended."""
     killed: list[tuple[int, int]] = []
     monkeypatch.setattr(os, "kill", lambda *of: killed.append(of))
-    monkeypatch.setattr("blackboard.runners.loop.CLOSES_WITHIN", 1.0)
+    monkeypatch.setattr("blackboard.runners.loop_watch.CLOSES_WITHIN", 1.0)
     before = threading.enumerate()
     watch = LoopWatch(SystemClock(), lambda _: None)
 
