@@ -371,14 +371,18 @@ class BlockingElection(ManagerProxy["Election"]):
         where it does not lead within `timeout` seconds.
         """
         term = self._portal.call(self._inner.won(timeout))
-        return BlockingTerm(term.fence, BlockingSignal(term.lost, self._portal.call))
+        return BlockingTerm(term.fence, BlockingTermLost(term.lost, self._portal.call))
+
+
+class BlockingTermLost(OfOneProcess, BlockingSignal):
+    """`term.lost`, as `TermLost` says."""
 
 
 class BlockingTerm(NamedTuple):
     """A term of a leader, as `Term` says."""
 
     fence: int
-    lost: BlockingSignal
+    lost: BlockingTermLost
 
 
 class ItemVerbs(Proxy[Board]):

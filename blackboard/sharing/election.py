@@ -89,7 +89,7 @@ RESIGNED, UNANSWERED, GONE, FORKED = (
 """Why a term is over."""
 
 
-class TermLost(LoopSignal):
+class TermLost(OfOneProcess, LoopSignal):
     """`term.lost`: true once the term is over, and from then on. As `ctx.lost`. The first look
     after the deadline of its lock ends it, in whatever thread. In a process that is forked
     meanwhile it is true: only the other one leads.

@@ -1423,6 +1423,8 @@ def test_what_belongs_to_one_process_says_so_where_it_is_copied_or_sent(tmp_path
     async def parts() -> None:
         async with blackboard.open("memory:", handlers=[feed]) as board:
             refused(board, board.worker(), board.election("report"))
+            async with board.election("report") as leader:
+                refused((await leader.won()).lost)
 
     def refused(*objects: object) -> None:
         for one in objects:
@@ -1434,6 +1436,8 @@ def test_what_belongs_to_one_process_says_so_where_it_is_copied_or_sent(tmp_path
     asyncio.run(parts())
     with blackboard.open_blocking(tmp_path / "app.db", handlers=[feed], create=True) as board:
         refused(board, board.worker(), board.election("report"))
+        with board.election("report") as leader:
+            refused(leader.won().lost)
 
 
 def test_a_program_without_a_loop_does_the_same(url: str) -> None:
