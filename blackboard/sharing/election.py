@@ -18,7 +18,8 @@ At the end of the block, and at SIGTERM, a leader resigns: the lock is free at o
 check of another candidate takes it.
 
 A request without an answer, or a row that a check cannot read, ends no block: it checks again. A
-store that has answered no check for 0.8 of a lease is logged, once, and so is its return.
+store that has answered no check for 0.8 of a lease is logged, once for each reason, and so is its
+return.
 
 Not promised: that code which computes through its deadline stops. What it writes then carries a
 term that is no longer the highest; a target that refuses lower terms is safe.
@@ -77,6 +78,8 @@ JITTER = 0.2
 """The part of the time between two checks by which the next may come earlier."""
 HURRY = 0.5
 """Seconds between two checks of bully or ring while there is no leader, at the most."""
+LOGS_AGAIN = 60.0
+"""Seconds between two reasons why the store does not answer, at the least."""
 RETENTION = Retention()
 TAKEOVERS = 10_000
 """How many terms in a row may end without a release, before the item is planned anew."""
@@ -182,8 +185,10 @@ class Election(OfOneProcess):
         """Why its checks fail, where the store is not the reason."""
         self._answered = -math.inf
         """When the store has answered a check, in monotonic seconds."""
-        self._is_away = False
-        """Whether it is logged that the store does not answer."""
+        self._outage = ""
+        """Why the store does not answer, as it was logged last; "": it is not logged."""
+        self._logs_again = -math.inf
+        """When another reason is logged, in monotonic seconds."""
         self._last: Term | None = None
         """The last term: that in which it leads, or one that is over, whose lock may still be
         there."""
@@ -374,17 +379,21 @@ class Election(OfOneProcess):
             await until_one_ends(self._clock.sleep(pause), self._leaving.wait())
 
     def _log_outage(self, trouble: TableError) -> None:
-        """Logs that the store does not answer, once, when a lease could not outlast it."""
-        is_long = self._clock.monotonic() >= deadline(self._answered, self._state.times.lease)
-        if is_long and self._logs_outages and not self._is_away:
-            self._is_away = True
-            problem = "its candidate cannot lead while the store is away"
-            _log.warning("the election %r: %s: %s", self.name, problem, trouble)
+        """Logs that the store does not answer, when a lease could not outlast it; once, and again
+        where the reason is another one, a minute later at the earliest.
+        """
+        now, why = self._clock.monotonic(), str(trouble)
+        is_long = now >= deadline(self._answered, self._state.times.lease)
+        if not (is_long and self._logs_outages) or why == self._outage or now < self._logs_again:
+            return
+        self._outage, self._logs_again = why, now + LOGS_AGAIN
+        problem = "its candidate cannot lead while the store is away"
+        _log.warning("the election %r: %s: %s", self.name, problem, why)
 
     def _log_answer(self) -> None:
         self._answered = self._clock.monotonic()
-        if self._is_away:
-            self._is_away = False
+        if self._outage:
+            self._outage, self._logs_again = "", -math.inf
             _log.warning("the election %r: the store answers again", self.name)
 
     def _log_problem(self, problem: BlackboardError) -> None:

@@ -55,10 +55,11 @@ class Wire(FaultyTable):
     """A candidate's way to the store, which may be cut."""
 
     cut = False
+    reason = "the store does not answer"
 
     async def _next(self, script: Any) -> Fault:
         if self.cut:
-            raise Unavailable
+            raise Unavailable(self.reason)
         return await super()._next(script)
 
 
@@ -698,6 +699,14 @@ async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_on
     await town.turns(20 * LEASE)
     away = "its candidate cannot lead while the store is away: the store does not answer"
     assert logged(caplog) == [f"the election 'report': {away}"] * 2, "one of each candidate"
+    caplog.clear()
+    for number in range(8):
+        town.wires[0].reason = f"another reason, {number}"
+        await town.turns(LEASE)
+    assert [text.partition("away: ")[2] for text in logged(caplog)] == [
+        "another reason, 0",
+        "another reason, 4",
+    ]
     caplog.clear()
     for wire in town.wires:
         wire.cut = False
