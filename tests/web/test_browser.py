@@ -17,12 +17,15 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from blackboard import BlockingBoard, open_blocking
 from blackboard.clock import SystemClock
+from blackboard.inputs import LONGEST_TEXT
 from blackboard.web.filters import PAGE
 from tests.support.processes import PATIENCE, Site, eventually, site
 from tests.support.web_pictures import ARGUMENTS, CHROMIUM
 
 pytestmark = pytest.mark.of_sqlite("the pages show records, and records are the same of any store")
 HOSTILE = """<img src=x onerror=window.hacked=1>"'><script>window.hacked=1</script>"""
+LONG_ID, LONG_TYPE, LONG_TAG = "i" * LONGEST_TEXT, "k" * 200, "t" * 50
+"""Without a blank at which a line could end."""
 PAGES = (
     "",
     "item?id=calm",
@@ -57,6 +60,11 @@ async def works(item, ctx):
 async def lasts(item, ctx):
     ctx.progress(1, 4)
     await asyncio.sleep(3600)
+
+
+@handler({LONG_TYPE!r}, every="1h")
+async def named_long(item, ctx):
+    return "r" * 500
 
 
 @handler("fails", every="1h", retries=0)
@@ -432,6 +440,47 @@ def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
         page.locator(f".bulk button[value={verb}]").click()
         page.wait_for_url("**/confirm")
         check(f"whether to {verb} them")
+    context.close()
+
+
+def test_long_names_make_no_page_wider_than_a_narrow_screen(
+    browser: Browser, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    root = place[1]
+    context = browser.new_context(reduced_motion="reduce", viewport={"width": 320, "height": 640})
+    page = context.new_page()
+
+    def check(where: str) -> None:
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width == 320, (where, width)
+
+    board.add(LONG_ID, LONG_TYPE, tags=[LONG_TAG])
+    eventually(lambda: board.item(LONG_ID).runs == 1, "it ran")
+    board.pause(LONG_ID, reason="r" * LONGEST_TEXT, by="b" * 80)
+    for address in (
+        f"?type={LONG_TYPE}&tag={LONG_TAG}",
+        f"item?id={LONG_ID}",
+        f"run?id={LONG_ID}&fence=1",
+        f"run?id={LONG_ID}&fence=999",  # there is none
+        f"report?id={LONG_ID}",
+        f"runs?id={LONG_ID}&type={LONG_TYPE}",
+        f"timeline?id={LONG_ID}&type={LONG_TYPE}",
+        "health",
+        "actions",
+    ):
+        page.goto(root + address)
+        check(address)
+    page.goto(f"{root}?type={LONG_TYPE}")
+    page.locator(".bulk button[value=run]").click()
+    page.wait_for_url("**/confirm")
+    check("whether to run it")
+    page.locator("#confirm button.primary").click()
+    page.wait_for_url("**/bulk?**")
+    page.get_by_text("could not be changed").wait_for()
+    check("that it cannot be run")
+    board.remove(LONG_ID)
+    page.goto(f"{root}item?id={LONG_ID}")
+    check("that it was removed")
     context.close()
 
 
