@@ -24,6 +24,7 @@ from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
 from blackboard.inputs import check_names
 from blackboard.schedule.times import parse_duration
+from blackboard.schedule.zones import find_zone
 
 from .addresses import Policy, name_from, policy
 from .files import NotAFile, opened
@@ -147,11 +148,9 @@ class CalendarParams(msgspec.Struct, frozen=True, kw_only=True):
 
 def _check_zone(name: str) -> None:
     try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise BadInput(
-            "params.timezone", f"{name!r} is not a time zone", "an IANA name like Europe/Paris"
-        ) from None
+        find_zone(name)
+    except BadInput as problem:
+        raise BadInput("params.timezone", problem.problem, problem.remedy) from None
 
 
 def _check_first(day: date) -> None:

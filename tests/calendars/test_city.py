@@ -102,6 +102,8 @@ def test_a_feed_keeps_the_name_it_has_and_needs_no_good_one() -> None:
         ("params.timezone", {"timezone": "../../etc/passwd"}),
         ("params.timezone", {"timezone": ""}),
         ("params.timezone", {"timezone": 3}),
+        ("params.timezone", {"timezone": "localtime"}),
+        ("params.timezone", {"timezone": "right/UTC"}),
         ("params.days", {"days": 0}),
         ("params.days", {"days": -1}),
         ("params.days", {"days": 100_000}),
