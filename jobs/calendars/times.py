@@ -18,10 +18,11 @@ its ends, so that no zone and no day added leads out of it.
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 
 from icalendar import Timezone
 from icalendar.timezone import tzp
+from icalendar.timezone.zoneinfo import ZONEINFO
 
 from .lines import Block, Line
 from .zone_names import guessed_zone, known_zone, zone_behind, zone_name, zone_of_days
@@ -164,6 +165,43 @@ def in_utc(wall: datetime, east: timedelta) -> datetime:
     return cut(wall).replace(tzinfo=timezone(east)).astimezone(UTC).replace(tzinfo=None)
 
 
+class _Clocks(tzinfo):
+    """The clocks of a VTIMEZONE. Of a time that they leave out a library takes the offset from
+    after the change, so that it comes before what is an hour earlier; here it has the one from
+    before, as RFC 5545 says (3.3.5), and as in any other zone.
+    """
+
+    def __init__(self, read: tzinfo) -> None:
+        self._read = read
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        offset_of = self._read.utcoffset
+        wall = moment and moment.replace(tzinfo=None)
+        after = offset_of(wall)
+        if wall is None or after is None or wall.fold:
+            return after
+        before = offset_of(cut(wall) - _DAY)
+        if before is None or before >= after or offset_of(cut(wall) - (after - before)) != before:
+            return after
+        return before
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return self._read.dst(moment)
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return self._read.tzname(moment)
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return self._read.fromutc(moment.replace(tzinfo=self._read)).replace(tzinfo=self)
+
+
+class _ZonesOfFeeds(ZONEINFO):
+    """Makes the clocks of a VTIMEZONE."""
+
+    def create_timezone(self, tz: Timezone) -> tzinfo:  # type: ignore[override] # as ZONEINFO has it
+        return _Clocks(super().create_timezone(tz))
+
+
 class Zones:
     """The zones of one feed."""
 
@@ -178,7 +216,7 @@ class Zones:
         self._tried = 0
         self.unknown: set[str] = set()
         """Names of zones that were asked for and are not known."""
-        tzp.use_default()
+        tzp.use(_ZonesOfFeeds())
 
     def learn(self, zone: Block) -> None:
         """Makes a VTIMEZONE of the feed's own known in its calendar, where no known zone has its

@@ -384,6 +384,20 @@ def test_the_clocks_of_a_zone_are_read_whatever_else_it_says(line: str, written:
     ]
 
 
+@pytest.mark.parametrize("day", ["20260327", "20261024"])
+@pytest.mark.parametrize("hour", ["015959", "020000", "023000", "025959", "030000"])
+def test_the_clocks_of_a_feed_change_as_those_of_the_same_known_zone(day: str, hour: str) -> None:
+    """RFC 5545, 3.3.5: a time that the clocks leave out has the offset from before."""
+
+    def shown(zone: str) -> list[tuple[str, str, str]]:
+        lines = f"DTSTART;TZID={zone}:{day}T{hour}\nDTEND;TZID={zone}:{day}T050000"
+        feed = calendar(f"UID:1\nSUMMARY:E\n{lines}\nRRULE:FREQ=DAILY;COUNT=3", head=BERLIN)
+        return times(read(feed, window=window("2026-03-01", days=300)))
+
+    assert len(shown("Ours")) == 3
+    assert shown("Ours") == shown("Europe/Berlin")
+
+
 @pytest.mark.parametrize("offset", ["", "+2", "+02000", "east", "+2500"])
 def test_a_zone_whose_offset_is_none_is_reported(offset: str) -> None:
     feed = calendar(
