@@ -503,6 +503,8 @@ def test_those_of_an_interval_end_there_too(blackout: str | None) -> None:
     *_, last = slots_after(every, utc("2026-05-04T12:00+00:00"))
     assert last.year in range(8979, 9011)
     assert next_due(every, utc("9000-01-01T00:00+00:00")) is None
+    daily = slots_after(Every(timedelta(days=1)), utc("8999-12-31T00:00+00:00"))
+    assert [*daily] == [utc("9000-01-01T00:00+00:00")]
 
 
 def test_whatever_a_library_raises_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
