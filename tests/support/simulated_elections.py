@@ -8,6 +8,7 @@ UNLED: without faults, each election soon has a leader.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -28,10 +29,16 @@ from blackboard.simulator.workers import SharedPart
 from blackboard.simulator.world import World
 from blackboard.table import Delete, Insert, Replace, TableError
 
+_log = logging.getLogger("blackboard")
 TRIES = 3
 """Elections in a row, until one has a leader: a candidate that is asked may have just ended, and
 others begin meanwhile.
 """
+
+
+def _log_problem(problem: BlackboardError) -> None:
+    """Logs a problem of a candidate. Outages are no news in a simulated world."""
+    _log.warning("an election: %s", problem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +139,7 @@ class ElectionPart(SharedPart):
                 rank=self.election.rank(seat),
                 preempt=self.election.preempt,
                 ends_at_sigterm=False,
+                report=_log_problem,
             )
 
         return SimulatedCandidate(
