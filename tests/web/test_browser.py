@@ -269,6 +269,36 @@ def test_what_is_typed_and_picked_outlives_updates(
     board.remove("before")
 
 
+def test_what_is_opened_while_scripts_load_or_a_page_changes_stays_open(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/static/app.js*", hold)
+    page.goto(f"{place[1]}item?id=calm", wait_until="commit")
+    soon(page, lambda: held, "the script is asked for", seconds=PATIENCE)
+    page.locator("#act-pause summary").click()
+    page.locator("#act-pause input").fill("half a sent")
+    held[0].continue_()
+    board.edit("calm", description="told while it loads")
+    main = page.locator("main")
+    soon(page, lambda: "while it loads" in main.inner_text(), "it is live", seconds=PATIENCE)
+    assert page.locator("#act-pause input").input_value() == "half a sent"
+    assert page.locator("#act-pause input").is_visible()
+    page.keyboard.press("Escape")
+    opens = """() => {
+        const details = document.getElementById("act-pause");
+        const before = details.hasAttribute("hx-morph-skip");
+        details.querySelector("summary").click();
+        return [before, details.open, details.hasAttribute("hx-morph-skip")];
+    }"""
+    assert page.evaluate(opens) == [False, True, True]
+    page.unroute_all()
+
+
 def test_times_in_sentences_follow_the_zone(page: Page, place: tuple[Site, str]) -> None:
     page.goto(f"{place[1]}item?id=calm")
     exact = page.locator("main time.exact").first

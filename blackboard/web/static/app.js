@@ -226,11 +226,19 @@
 
   // ---- what an action asks: one at a time; what is typed there is left alone by updates
 
+  const keep = (details, isOpen) => details.toggleAttribute("hx-morph-skip", isOpen);
+
   const opened = (event) => {
     const details = event.target;
     if (!details.matches?.("details.act")) return;
-    details.toggleAttribute("hx-morph-skip", details.open);
+    keep(details, details.open);
     if (details.open) details.querySelector("input, textarea, button")?.focus();
+  };
+
+  // An update may come between the click and the event that it is open.
+  const opens = (event) => {
+    const details = event.target.closest?.("details.act > summary")?.parentNode;
+    if (details) keep(details, !details.open);
   };
 
   const close = (event) => {
@@ -282,12 +290,15 @@
       watch();
     }, 1000);
     new MutationObserver(all).observe(document.querySelector("main").parentNode, { childList: true, subtree: true });
+    // Those that were opened before this script was there.
+    for (const details of document.querySelectorAll("details.act[open]")) keep(details, true);
     document.querySelector(".top [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
     document.getElementById("theme").addEventListener("click", theme);
     document.getElementById("keys").addEventListener("click", () => document.getElementById("help").showModal());
     document.addEventListener("keydown", pressed);
     document.addEventListener("change", pick);
     document.addEventListener("toggle", opened, true);
+    document.addEventListener("click", opens);
     document.addEventListener("click", close);
     document.addEventListener("htmx:after:history:push", relink);
     document.addEventListener("htmx:sse:after:connection", hears);
