@@ -86,8 +86,10 @@ READINGS = 20
 AT_ONCE = 3
 """The first of these readings, which have no pause before them. By the pauses before the others,
 many requests for one item take turns."""
-SPREAD = 0.01
-"""The most seconds of such a pause, for each try before."""
+SHORTEST, LONGEST = 0.01, 0.5
+"""The most seconds of such a pause, for each try before: as many as the last try took, which is
+long where many wait for one store, within these bounds.
+"""
 UNANSWERED = 3
 """How many tries of one request may have no answer."""
 PAUSE = 1.0
@@ -106,24 +108,29 @@ class Tries:
         self._item_id = item_id
         self._made = self._lost = 0
         self._pause = 0.0
+        self._begun = board.clock.monotonic()
+        """When the last try began."""
 
     async def begin(self) -> None:
         """Begins the next try, after its pause. Raises as `check` after too many."""
         if self._made == READINGS:
-            raise self._uncertain()
+            raise self._problem()
         pause, self._pause = self._pause, 0.0
         if self._made >= AT_ONCE:
-            pause = pause or self._board.chance.fraction() * self._made * SPREAD
+            took = self._board.clock.monotonic() - self._begun
+            most = self._made * min(max(took, SHORTEST), LONGEST)
+            pause = pause or self._board.chance.fraction() * most
         if pause:
             await self._board.clock.sleep(pause)
         self._made += 1
+        self._begun = self._board.clock.monotonic()
 
     def check(self) -> None:
         """Before a batch is sent: whether it may be. Raises Unknown if the last one had no answer,
         else BlackboardError.
         """
         if self._lost == UNANSWERED:
-            raise self._uncertain()
+            raise self._problem()
 
     def lost(self, unanswered: Unknown) -> None:
         """Counts a try that had no answer."""
@@ -131,12 +138,13 @@ class Tries:
         self._lost += 1
         self._pause = self._lost * PAUSE
 
-    def _uncertain(self) -> Exception:
+    def _problem(self) -> Exception:
+        if self.unanswered is None:
+            met = f"{READINGS} tries met other changes"
+            return BlackboardError(f"{self._item_id} was not changed: {met}; try again")
+        why = str(self.unanswered) or "no answer"
         doubt = f"it is not certain that {self._item_id} was changed"
-        remedy = "look at it, and try again"
-        if self.unanswered is not None:
-            return Unknown(f"{doubt}: {str(self.unanswered) or 'no answer'}; {remedy}")
-        return BlackboardError(f"{doubt}: {READINGS} tries met other changes; {remedy}")
+        return Unknown(f"{doubt}: {why}; look at it, and try again")
 
 
 class Changed(Struct, frozen=True, kw_only=True):

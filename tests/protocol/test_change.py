@@ -1,19 +1,26 @@
 """What people do to items, also at the worst moment and twice; adding and removing."""
 
+from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from blackboard.clock import Clock, SeededChance
 from blackboard.errors import BadInput, Missing
 from blackboard.model import VERSION, State, replace
 from blackboard.protocol.additions import New, add
+from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import PAUSE, UNANSWERED, edit, pause, remove, run_now
 from blackboard.protocol.keys import item_key
 from blackboard.rules.applied import is_applied
 from blackboard.rules.transitions import removed
+from blackboard.simulator.processes import HostClock, ProcessLoop, Timeline
 from blackboard.spec import Spec
-from blackboard.table import ANY, Busy, Merge, Unavailable, Unknown
-from tests.support.boards import Scene, story
+from blackboard.table import ANY, Busy, Etag, Merge, Op, Row, Table, Unavailable, Unknown
+from blackboard.tables.base import ForwardingTable
+from blackboard.tables.memory import MemoryTable
+from tests.support.boards import Scene, make_board, settings_of, story
 from tests.support.faults import Fault
 from tests.support.verbs import VERBS, add_here, ready_for, says
 
@@ -62,6 +69,52 @@ async def test_lr07_a_request_without_an_answer_counts_once(
 async def test_what_comes_back_is_the_item_as_it_is_now(scene: Scene, verb: str) -> None:
     await ready_for(verb, scene)
     assert (await VERBS[verb](scene)).item == await scene.item()
+
+
+class SlowTable(ForwardingTable):
+    """A store that takes so long for each request."""
+
+    def __init__(self, table: Table, clock: Clock, seconds: float) -> None:
+        super().__init__(table)
+        self._pause = partial(clock.sleep, seconds)
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        await self._pause()
+        return await super().commit(partition, ops)
+
+    async def scan(
+        self, partition: str, first: str = "", last: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[Row]:
+        await self._pause()
+        async for row in super().scan(partition, first, last, limit):
+            yield row
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.05, 0.2])
+def test_many_change_one_item_at_once_however_slow_the_store_is(seconds: float) -> None:
+    timeline = Timeline()
+    loop = ProcessLoop(timeline)
+    clock = HostClock(timeline, loop, offset=0.0)
+
+    async def each(table: Table, number: int) -> None:
+        chance = SeededChance(number)
+        board = BoardTable(table, name="town", clock=clock, chance=chance, resolve=settings_of)
+        await run_now(board, "davis", once={"number": number})
+
+    async def all_of_them() -> None:
+        table = SlowTable(MemoryTable(clock), clock, seconds)
+        board = await make_board(table, clock)
+        await add(board, New(id="davis", type="calendars", spec=Spec()))
+        for task in [loop.spawn(each(table, number)) for number in range(30)]:
+            await task
+        item = await board.item("davis")
+        assert item is not None
+        made.append((item.once != "", len(item.requests)))
+
+    made: list[tuple[bool, int]] = []
+    loop.spawn(all_of_them())
+    timeline.run(600)
+    assert made == [(True, 29)], "the first is next, the others wait"
 
 
 @pytest.mark.cases_of_one_store("what has landed is judged above the store")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from blackboard.clock import Clock
 from blackboard.model import Ended, Item, Lock, Mark, Outcome, Run, State, Token, replace
 from blackboard.protocol import keys
 from blackboard.protocol.batches import add_ops
@@ -36,7 +37,7 @@ def settings_of(item_type: str, spec: str) -> RunSettings:
 
 
 async def make_board(
-    table: Table, clock: ManualClock, *, shards: int = 1, seed: int = 1, name: str = "town"
+    table: Table, clock: Clock, *, shards: int = 1, seed: int = 1, name: str = "town"
 ) -> BoardTable:
     return await BoardTable.create(
         table,
