@@ -167,11 +167,11 @@ def as_utf_8(body: bytes) -> bytes:
 
 
 def _calendar_in(body: bytes) -> bytes:
-    """The bytes from the first BEGIN:VCALENDAR on; if there is none, from the first event on."""
+    """The bytes from the first calendar on, or the first event that stands before it."""
     body = as_utf_8(body)
-    start = _START.search(body) or _BARE.search(body)
-    if start is not None:
-        return body[start.start() :].removeprefix(b"\xef\xbb\xbf")
+    starts = [found.start() for found in (_START.search(body), _BARE.search(body)) if found]
+    if starts:
+        return body[min(starts) :].removeprefix(b"\xef\xbb\xbf")
     if not body.strip():
         raise NotACalendar("the answer is empty")
     for begins, kind in _KINDS.items():

@@ -59,6 +59,12 @@ def test_a_missing_end_of_an_event_ends_it_at_the_next() -> None:
     assert titles(body) == ["One", "Two"]
 
 
+def test_an_event_before_the_calendar_is_read_too() -> None:
+    body = calendar(event("1", "One"), event("2", "Two"))
+    begin, end = body.index(b"BEGIN:VEVENT"), body.index(b"END:VEVENT\r\n") + len("END:VEVENT\r\n")
+    assert titles(body[begin:end] + body[:begin] + body[end:]) == ["One", "Two"]
+
+
 def test_edges_of_components_that_share_a_line_are_read_each() -> None:
     body = calendar(event("1", "One"), event("2", "Two"))
     for edge in (b"END:VEVENT", b"END:VCALENDAR"):
