@@ -1,32 +1,67 @@
 """The name of a command of the shell, as a person would call the job: `backup` for
-`cd /srv && /usr/bin/nice -n 10 ./backup.sh`, `manage-clearsessions` for `python manage.py
-clearsessions`. It is for ids alone, so what cannot be read has some name, and nothing is refused.
+`cd /srv && nice -n 10 ./backup.sh`, `manage-clearsessions` for `python manage.py clearsessions`. It
+is for ids alone: what cannot be read has some name, and nothing is refused.
 """
 
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
+
+class Runner(NamedTuple):
+    """A program that runs what its arguments name: a command, or a script."""
+
+    with_value: str = ""
+    """The letters of options whose value may be a word of its own."""
+    code: str = ""
+    """The letters of options that are given code to run, which has no name."""
+    own: int = 0
+    """How many arguments stand before what is run, as the file of a lock."""
+
+
+_PYTHON = Runner(with_value="WX", code="c")
+_RUNNERS = {
+    "bun": Runner(own=1),
+    "bundle": Runner(own=1),
+    "cgexec": Runner(with_value="g"),
+    "chronic": Runner(),
+    "command": Runner(),
+    "deno": Runner(own=1),
+    "doas": Runner(with_value="uC"),
+    "env": Runner(with_value="uC"),
+    "exec": Runner(with_value="a"),
+    "flock": Runner(with_value="wE", own=1),
+    "ionice": Runner(with_value="cn"),
+    "lua": Runner(code="e"),
+    "nice": Runner(with_value="n"),
+    "node": Runner(with_value="r", code="ep"),
+    "nohup": Runner(),
+    "perl": Runner(with_value="I", code="eE"),
+    "php": Runner(with_value="dc", code="r"),
+    "pypy": _PYTHON,
+    "python": _PYTHON,
+    "rscript": Runner(code="e"),
+    "ruby": Runner(with_value="rIEC", code="e"),
+    "setsid": Runner(),
+    "sh": Runner(with_value="o", code="c"),
+    "stdbuf": Runner(with_value="ioe"),
+    "sudo": Runner(with_value="ugpChD"),
+    "time": Runner(with_value="fo"),
+    "timeout": Runner(with_value="ks", own=1),
+}
+_SHELL = re.compile(r"(?:ba|z|k|da|fi|a)sh")
+_LONG_WITH_VALUE = {"--adjustment", "--group", "--kill-after", "--require", "--signal", "--user"}
+_KEYWORDS = {"!", "{", "do", "else", "then"}
+"""Words of the shell that a command follows."""
 _PREPARES = {
-    ".", ":", "[", "[[", "cd", "echo", "exit", "export", "fi", "if", "mkdir", "pushd", "set",
-    "sleep", "source", "test", "true", "umask", "unset", "which", "{", "}",
+    ".", ":", "[", "[[", "cd", "echo", "exit", "export", "mkdir", "pushd", "set", "sleep",
+    "source", "test", "true", "ulimit", "umask", "unset", "which",
+    "case", "done", "elif", "esac", "fi", "for", "if", "until", "while", "}",
 }  # fmt: skip
-"""Programs that a command begins with, and is not about."""
-_SEPARATORS = {"&&", ";", "||", "|", "&", "(", ")", ";;"}
-_WRAPPERS = {
-    "!", "bundle", "cgexec", "chronic", "command", "do", "doas", "else", "env", "exec", "flock",
-    "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "then", "time", "timeout",
-}  # fmt: skip
-"""Programs and words that another command follows, behind their options."""
-_WITH_VALUE = {"-u", "-g", "--user", "--group", "-n", "-c", "-k", "-s", "-w", "-E"}
-"""Options of wrappers whose values are words of their own."""
-_FIRST_OF_ITSELF = {"flock", "timeout"}
-"""Wrappers whose first argument is theirs: the file of a lock, a duration."""
-_INTERPRETER = re.compile(
-    r"(?:ba|z|k|da|fi)?sh|python[\d.]*|pypy3?|ruby[\d.]*|php[\d.]*|perl[\d.]*|node(?:js)?|deno|bun"
-    r"|Rscript|lua|tclsh"
-)
+"""How commands begin that stand around what a line is about."""
+_OPERATOR = re.compile(r"[();<>|&]+")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _SUBSTITUTION = re.compile(r"\$\([^()]*\)|`[^`]*`")
 _SUBCOMMAND = re.compile(r"[A-Za-z][\w:.-]*")
@@ -36,69 +71,73 @@ def name_of(command: str) -> str:
     """The name of what a command runs: a program or a script without its path and suffix, with a
     dash and its subcommand if it has one; "" for a command without words.
     """
-    segments = list(_segments(command))
-    main = next((words for words in segments if words[0] not in _PREPARES), None)
-    program, *arguments = main or (segments or [[""]])[0]
-    if _INTERPRETER.fullmatch(_stem(program)):
-        program, arguments = _script(program, arguments)
+    commands = list(_commands(command))
+    words = next((words for words in commands if words[0] not in _PREPARES), None)
+    program, *arguments = _run_by(words) if words else (commands or [[""]])[0]
     parts = [_stem(program)]
     if arguments and _SUBCOMMAND.fullmatch(arguments[0]):
         parts.append(arguments[0])
     return "-".join(parts)
 
 
-def _segments(command: str) -> Iterator[list[str]]:
-    """The commands of a list or a pipe, each as its words, without assignments and wrappers."""
-    plain = _SUBSTITUTION.sub("", command)
+def _commands(line: str) -> Iterator[list[str]]:
+    """The words of each command of a list or a pipe, without keywords, assignments and files."""
+    plain = _SUBSTITUTION.sub("", line)
     lexer = shlex.shlex(plain, posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
         words = list(lexer)
     except ValueError:  # a quote that does not end
         words = plain.split()
-    segment: list[str] = []
+    command: list[str] = []
+    is_file = False
     for word in [*words, ";"]:
-        if word not in _SEPARATORS:
-            segment.append(word)
-            continue
-        if inner := _unwrapped(segment):
-            yield inner
-        segment = []
+        if not _OPERATOR.fullmatch(word):
+            is_left_out = word in _KEYWORDS or _ASSIGNMENT.fullmatch(word)
+            if not is_file and (command or not is_left_out):
+                command.append(word)
+            is_file = False
+        elif "<" in word or ">" in word:
+            is_file = True
+        elif command:
+            yield command
+            command = []
 
 
-def _unwrapped(words: Sequence[str]) -> list[str]:
-    """A command without what stands before it: `sudo -u www nice -n 10 x` is x."""
-    rest, wrapper = list(words), ""
+def _run_by(words: Sequence[str]) -> Sequence[str]:
+    """The command or the script that a command runs in the end, with its arguments."""
+    while (runner := _RUNNERS.get(_kind(words[0]))) and (inner := _behind_options(runner, words)):
+        words = inner
+    return words
+
+
+def _behind_options(runner: Runner, words: Sequence[str]) -> list[str]:
+    """What a runner runs; empty where it runs code, its input or nothing."""
+    rest, own = list(words[1:]), runner.own
     while rest:
-        word = rest[0]
-        if _ASSIGNMENT.fullmatch(word):
-            del rest[0]
-        elif _stem(word) in _WRAPPERS:
-            wrapper = _stem(word)
-            del rest[0]
-        elif wrapper and word.startswith("-"):
-            del rest[: 2 if word in _WITH_VALUE else 1]
-        elif wrapper in _FIRST_OF_ITSELF:
-            wrapper = "env"
-            del rest[0]
-        else:
-            break
-    return rest or list(words[:1])
+        word = rest.pop(0)
+        if runner is _PYTHON and re.fullmatch("-[a-zA-Z]*m", word):
+            return [rest[0].replace(".", "-"), *rest[1:]] if rest else []
+        if word.startswith("-"):
+            letters = "" if word.startswith("--") else word[1:]
+            values = [one for one in letters if one in runner.with_value + runner.code]
+            if values and values[0] in runner.code:
+                return []
+            if (values and letters[-1] == values[0]) or word in _LONG_WITH_VALUE:
+                del rest[:1]
+        elif own:
+            own -= 1
+        elif not _ASSIGNMENT.fullmatch(word):
+            return [word, *rest]
+    return []
 
 
-def _script(interpreter: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
-    """What an interpreter runs, and the arguments of that: a file, or the module behind `-m`. The
-    interpreter itself where it runs code of its arguments, or its input.
-    """
-    for place, word in enumerate(arguments):
-        if word == "-m":
-            module = "".join(arguments[place + 1 : place + 2])
-            return module.replace(".", "-") or interpreter, list(arguments[place + 2 :])
-        if word.startswith("-") and word.endswith("c") and not word.startswith("--"):
-            return interpreter, []
-        if not word.startswith("-"):
-            return word, list(arguments[place + 1 :])
-    return interpreter, []
+def _kind(program: str) -> str:
+    """The key of a program among the runners."""
+    name = PurePosixPath(program).name.lower()
+    if _SHELL.fullmatch(name):
+        return "sh"
+    return "node" if name == "nodejs" else name.rstrip(".0123456789")
 
 
 def _stem(program: str) -> str:
