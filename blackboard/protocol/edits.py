@@ -86,9 +86,9 @@ READINGS = 20
 AT_ONCE = 3
 """The first of these readings, which have no pause before them. By the pauses before the others,
 many requests for one item take turns."""
-SHORTEST, LONGEST = 0.01, 0.5
-"""The most seconds of such a pause, for each try before: as many as the last try took, which is
-long where many wait for one store, within these bounds.
+SHORTEST, LONGEST = 0.01, 0.1
+"""Such a pause is the longer, the longer the last try took, and the more there were: up to so many
+seconds for each, so that the pauses take some ten seconds together, at the most twenty.
 """
 UNANSWERED = 3
 """How many tries of one request may have no answer."""
@@ -114,7 +114,7 @@ class Tries:
     async def begin(self) -> None:
         """Begins the next try, after its pause. Raises as `check` after too many."""
         if self._made == READINGS:
-            raise self._problem()
+            raise self._uncertain()
         pause, self._pause = self._pause, 0.0
         if self._made >= AT_ONCE:
             took = self._board.clock.monotonic() - self._begun
@@ -130,7 +130,7 @@ class Tries:
         else BlackboardError.
         """
         if self._lost == UNANSWERED:
-            raise self._problem()
+            raise self._uncertain()
 
     def lost(self, unanswered: Unknown) -> None:
         """Counts a try that had no answer."""
@@ -138,13 +138,12 @@ class Tries:
         self._lost += 1
         self._pause = self._lost * PAUSE
 
-    def _problem(self) -> Exception:
-        if self.unanswered is None:
-            met = f"{READINGS} tries met other changes"
-            return BlackboardError(f"{self._item_id} was not changed: {met}; try again")
-        why = str(self.unanswered) or "no answer"
+    def _uncertain(self) -> Exception:
         doubt = f"it is not certain that {self._item_id} was changed"
-        return Unknown(f"{doubt}: {why}; look at it, and try again")
+        remedy = "look at it, and try again"
+        if self.unanswered is not None:
+            return Unknown(f"{doubt}: {str(self.unanswered) or 'no answer'}; {remedy}")
+        return BlackboardError(f"{doubt}: {READINGS} tries met other changes; {remedy}")
 
 
 class Changed(Struct, frozen=True, kw_only=True):
