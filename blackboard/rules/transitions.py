@@ -73,8 +73,8 @@ The end of a run. The first line that applies:
     anything else, and requests wait     the first request's slot, at once, attempt 1
     anything else                        the schedule's next slot, attempt 1; none: the item is done
 
-A pump that lasted for its interval, a minute, has begun well: its release counts attempts anew, so
-those of months ago are none in a row with the next.
+Where a worker releases a pump that went on for its interval, a minute, attempts are counted anew
+first: failures of months ago are not in a row with the next one.
 
 The item is `put_back` after the first line, and after an unlock, until it is claimed or planned
 anew. A slot keeps its identity over retries and shutdowns. `rules/next_run.py` has the slots.

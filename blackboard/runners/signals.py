@@ -115,7 +115,7 @@ class BlockingSignal:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it is set, or for `timeout` seconds; returns whether it is."""
-        return self._call(self._signal.wait(timeout))
+        return bool(self) or self._call(self._signal.wait(timeout))
 
 
 class ThreadSignal:

@@ -18,8 +18,8 @@ At the end of the block, and at SIGTERM, a leader resigns: the lock is free at o
 check of another candidate takes it.
 
 A request without an answer, or a row that a check cannot read, ends no block: it checks again. A
-store that has answered no check for 0.8 of a lease is logged, once for each reason, and so is its
-return.
+store that has answered no check for 0.8 of a lease is logged, and again where its reason is another
+one, once a minute at the most; so is its return.
 
 Not promised: that code which computes through its deadline stops. What it writes then carries a
 term that is no longer the highest; a target that refuses lower terms is safe.
@@ -79,7 +79,7 @@ JITTER = 0.2
 HURRY = 0.5
 """Seconds between two checks of bully or ring while there is no leader, at the most."""
 LOGS_AGAIN = 60.0
-"""Seconds between two reasons why the store does not answer, at the least."""
+"""Seconds after which another reason why the store does not answer is logged, at the earliest."""
 RETENTION = Retention()
 TAKEOVERS = 10_000
 """How many terms in a row may end without a release, before the item is planned anew."""
@@ -115,6 +115,9 @@ class TermLost(OfOneProcess, LoopSignal):
         if not self._is_set and self._clock.monotonic() >= self.claim.deadline:
             self.set(UNANSWERED)
         return self._is_set
+
+    async def _wait(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as in threads
+        return self._is_forked or await super()._wait(timeout)
 
     @property
     def reason(self) -> str:
@@ -367,9 +370,9 @@ class Election(OfOneProcess):
                 pause = backoff.pause(failures, asked=asked, fraction=fraction)
                 if isinstance(trouble, TableError):
                     self._log_outage(trouble)
-                elif str(trouble) != self._problem:
-                    self._problem = str(trouble)
-                    self._report(trouble)
+                else:
+                    self._log_answer()
+                    self._report_once(trouble)
             else:
                 failures, self._problem = 0, ""
                 self._log_answer()
@@ -377,6 +380,11 @@ class Election(OfOneProcess):
                 pause = min(every, HURRY) if self._hurries else every
                 pause *= 1 - JITTER * fraction
             await until_one_ends(self._clock.sleep(pause), self._leaving.wait())
+
+    def _report_once(self, problem: BlackboardError) -> None:
+        if str(problem) != self._problem:
+            self._problem = str(problem)
+            self._report(problem)
 
     def _log_outage(self, trouble: TableError) -> None:
         """Logs that the store does not answer, when a lease could not outlast it; once, and again

@@ -62,7 +62,7 @@ READY_LASTS = 1.0
 HEALTH_WAITS = 0.5
 """Seconds for which the answer whether the server is well waits for the store."""
 REPLACED = "the board was removed, or made anew: start the server again\n"
-NOT_DONE = "Nothing was done. Sign in, and do it again."
+NOT_DONE = "Nothing was done, as you are not signed in any more."
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
 

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from types import FrameType, TracebackType
+from typing import Any
 from weakref import WeakSet
 
 EXIT_CODE = 128 + signal.SIGTERM
@@ -37,8 +38,14 @@ class OfTask(Block):
     """The body of an `async with` that a task has just entered."""
 
     def __init__(self) -> None:
+        """Raises SystemExit where SIGTERM has ended another block of this task: one that catches
+        that and goes on, as in a loop, would not end.
+        """
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
+        if self._task is not None and self._task in _ending:
+            self._task.remove_done_callback(_exit)
+            raise SystemExit(EXIT_CODE)
 
     def terminate(self) -> bool:
         """Cancels the task, as asyncio does at Ctrl-C."""
@@ -52,6 +59,7 @@ class OfTask(Block):
     def end_program(self) -> None:
         """Ends the program by SystemExit, out of its loop, when the task has ended."""
         assert self._task is not None
+        _ending.add(self._task)
         self._task.add_done_callback(_exit)
 
 
@@ -59,6 +67,8 @@ def _exit(_task: object) -> None:
     raise SystemExit(EXIT_CODE)
 
 
+_ending = WeakSet[asyncio.Task[Any]]()
+"""The tasks with whose end the program ends."""
 _blocks = WeakSet[Block]()
 """Those that end at SIGTERM. Weak: a block may never be left."""
 
@@ -97,8 +107,8 @@ async def leave(
     traceback: TracebackType | None,
 ) -> None:
     """Removes a block and leaves its task group, at its end or when it is cancelled. Raises the
-    first error of the group. Where the program is to end now, it does when the task has ended: a
-    SystemExit that one task raises in another, as a TaskGroup does, would be logged as an error.
+    first error of the group. Where the program is to end now, it does when the task has ended: the
+    SystemExit of a task that is not the program's first would be logged as an error.
     """
     ends_program = release(block)
     try:

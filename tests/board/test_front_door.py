@@ -1861,6 +1861,38 @@ def test_at_sigterm_a_program_with_blocks_in_several_tasks_ends_without_an_error
     assert (done.stdout.split(), done.stderr) == (["left"] * 3 + ["ended", "143"], "")
 
 
+GOES_ON = """
+import asyncio, blackboard, os, signal
+
+async def main():
+    async with blackboard.open("memory:", create=True) as board:
+        while True:
+            try:
+                async with board.election("report"):
+                    print("entered", flush=True)
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                continue
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_goes_on_after_its_block_was_cancelled_ends_at_the_next(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GOES_ON],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("entered\n", "", 128 + signal.SIGTERM)
+
+
 FORKED_IN_A_WORKER = (
     ENTERED
     + """
