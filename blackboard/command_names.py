@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 
-class Runner(NamedTuple):
+class _Runner(NamedTuple):
     """A program that runs what its arguments name: a command, or a script."""
 
     with_value: str = ""
@@ -21,35 +21,35 @@ class Runner(NamedTuple):
     """How many arguments stand before what is run, as the file of a lock."""
 
 
-_PYTHON = Runner(with_value="WX", code="c")
+_PYTHON = _Runner(with_value="WX", code="c")
 _RUNNERS = {
-    "bun": Runner(own=1),
-    "bundle": Runner(own=1),
-    "cgexec": Runner(with_value="g"),
-    "chronic": Runner(),
-    "command": Runner(),
-    "deno": Runner(own=1),
-    "doas": Runner(with_value="uC"),
-    "env": Runner(with_value="uC"),
-    "exec": Runner(with_value="a"),
-    "flock": Runner(with_value="wE", own=1),
-    "ionice": Runner(with_value="cn"),
-    "lua": Runner(code="e"),
-    "nice": Runner(with_value="n"),
-    "node": Runner(with_value="r", code="ep"),
-    "nohup": Runner(),
-    "perl": Runner(with_value="I", code="eE"),
-    "php": Runner(with_value="dc", code="r"),
+    "bun": _Runner(own=1),
+    "bundle": _Runner(own=1),
+    "cgexec": _Runner(with_value="g"),
+    "chronic": _Runner(),
+    "command": _Runner(),
+    "deno": _Runner(own=1),
+    "doas": _Runner(with_value="uC"),
+    "env": _Runner(with_value="uC"),
+    "exec": _Runner(with_value="a"),
+    "flock": _Runner(with_value="wE", own=1),
+    "ionice": _Runner(with_value="cn"),
+    "lua": _Runner(code="e"),
+    "nice": _Runner(with_value="n"),
+    "node": _Runner(with_value="r", code="ep"),
+    "nohup": _Runner(),
+    "perl": _Runner(with_value="I", code="eE"),
+    "php": _Runner(with_value="dc", code="r"),
     "pypy": _PYTHON,
     "python": _PYTHON,
-    "rscript": Runner(code="e"),
-    "ruby": Runner(with_value="rIEC", code="e"),
-    "setsid": Runner(),
-    "sh": Runner(with_value="o", code="c"),
-    "stdbuf": Runner(with_value="ioe"),
-    "sudo": Runner(with_value="ugpChD"),
-    "time": Runner(with_value="fo"),
-    "timeout": Runner(with_value="ks", own=1),
+    "rscript": _Runner(code="e"),
+    "ruby": _Runner(with_value="rIEC", code="e"),
+    "setsid": _Runner(),
+    "sh": _Runner(with_value="o", code="c"),
+    "stdbuf": _Runner(with_value="ioe"),
+    "sudo": _Runner(with_value="ugpChD"),
+    "time": _Runner(with_value="fo"),
+    "timeout": _Runner(with_value="ks", own=1),
 }
 _SHELL = re.compile(r"(?:ba|z|k|da|fi|a)sh")
 _LONG_WITH_VALUE = {"--adjustment", "--group", "--kill-after", "--require", "--signal", "--user"}
@@ -111,7 +111,7 @@ def _run_by(words: Sequence[str]) -> Sequence[str]:
     return words
 
 
-def _behind_options(runner: Runner, words: Sequence[str]) -> list[str]:
+def _behind_options(runner: _Runner, words: Sequence[str]) -> list[str]:
     """What a runner runs; empty where it runs code, its input or nothing."""
     rest, own = list(words[1:]), runner.own
     while rest:

@@ -197,7 +197,7 @@ class LocalRun:
         return self._notes.added_to(ended, output=mask.output(tail.text()))
 
     def _end_of(self, item: HandlerItem, context: Context, mask: Mask) -> Ended:
-        """How the handler ends that is called with these."""
+        """Calls the handler. Returns how it has ended."""
         try:
             # As from a worker: the value as the row holds it.
             encoded = fitting_result(call(self._handler, item, context), mask, limit=MAX_VALUE)

@@ -142,8 +142,8 @@ EARLIEST, LATEST = 1601, 9000
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?", re.ASCII)
 _ISO = re.compile(r"(?:\d{4}-?\d\d-?\d\d|\d{4}-?W\d\d-?\d)(?:[Tt ].+)?", re.ASCII)
-"""Matches a day, or a day and a time behind it. Python also reads a week, as its Monday, and any
-character before the time: the offset of a day, as in 2026-11-21-05:00, as a time of this day.
+"""Matches a day, or a day and a time behind it. Python alone would read more: a week, as its
+Monday, and any character before the time, so that 2026-11-21-05:00 would be 05:00.
 """
 _REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
 _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
@@ -151,12 +151,12 @@ _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
 
 def read_moment(text: str, zone: str, field: str) -> datetime:
     """An ISO 8601 time; without an offset it is wall time in `zone`. Raises BadInput."""
-    try:
-        if _ISO.fullmatch(text.strip()) is None:
-            raise ValueError(text)
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise BadInput(field, f"{text[:60]!r} is not a time", _REMEDY) from None
+    moment, written = None, text.strip()
+    if _ISO.fullmatch(written):
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(written)
+    if moment is None:
+        raise BadInput(field, f"{text[:60]!r} is not a time", _REMEDY)
     return in_zone(moment, zone, field, text=text)
 
 

@@ -29,7 +29,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from blackboard.bus import REDIS_URL, TCP, BusAway, redis_parts
 from blackboard.clock import Chance, Clock
@@ -141,10 +141,9 @@ class RedisBus:
         self._backoff = backoff
         self._answers_within = answers_within
         self._silence = silence
-        of_query = dict(parse_qsl(parts.query)).get("password", "")
-        self._passwords = tuple(filter(None, (unquote(parts.password or ""), of_query)))
-        port = parts.port or REDIS_PORT
-        self._where = f"{parts.hostname or LOCAL}:{port}" if parts.scheme in TCP else parts.path
+        of_query = (value for name, value in parse_qsl(parts.query) if name == "password")
+        self._passwords = tuple(filter(None, (unquote(parts.password or ""), *of_query)))
+        self._where = _address(parts)
         self._redis = _client(url, answers_within)
         self._room = asyncio.Semaphore(CONNECTIONS)
         self._down: dict[_Part, _Trouble] = {}
@@ -334,6 +333,14 @@ class RedisBus:
             self._down.pop(part, None)
         if not was_up and not self._down:
             self._on_back()
+
+
+def _address(url: SplitResult) -> str:
+    """Where Redis is: HOST:PORT, or the path of its socket."""
+    if url.scheme not in TCP:
+        return url.path
+    host = url.hostname or LOCAL
+    return f"{f'[{host}]' if ':' in host else host}:{url.port or REDIS_PORT}"
 
 
 def _client(url: str, answers_within: float) -> Redis:

@@ -352,18 +352,18 @@ class SqliteFile:
         """Calls again while other processes keep the file busy. SQLite would sleep for up to 100 ms
         each time, while others take the lock.
         """
-        for _ in range(self._tries):
+        tries_left = self._tries
+        while True:
             self._check_names()
             try:
                 return call()
             except sqlite3.OperationalError as error:
-                if not is_busy(error):
+                if not tries_left or not is_busy(error):
                     raise
+            tries_left -= 1
             self._guard.release()  # nothing is locked now
             select.select([], [], [], _POLL)  # of no clock, which may be set meanwhile
             self._guard.acquire()
-        self._check_names()
-        return call()
 
     @contextmanager
     def _request(self) -> Iterator[None]:
