@@ -17,13 +17,12 @@ from statistics import quantiles
 from typing import Any, TypeVar
 
 from blackboard.assembly import WorkerSetup, assemble
+from blackboard.bench_handlers import coroutine, function
 from blackboard.board_worker import WorkerSettings, identity
 from blackboard.clock import Clock, SystemChance, SystemClock, processor
 from blackboard.emitter import EventEmitter
 from blackboard.errors import BlackboardError
 from blackboard.events import BoardEvent, RunEnded
-from blackboard.handlers.context import Context, HandlerItem
-from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
 from blackboard.model import Item, Outcome, State, Token, replace
 from blackboard.protocol.batches import add_ops, claim_ops, lock_of, release_ops
@@ -64,18 +63,6 @@ LONGEST_WAIT = 120.0
 """Seconds until a measurement that does not end is given up."""
 FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
 SPEC = Spec(every="8h", params={"feeds": FEEDS, "out": "out"})
-
-
-@handler("bench-coroutine", every="8h")
-async def coroutine(_item: HandlerItem, _ctx: Context) -> dict[str, Any]:
-    """Does nothing."""
-    return {"ok": 1}
-
-
-@handler("bench-function", every="8h")
-def function(_item: HandlerItem, _ctx: Context) -> dict[str, Any]:
-    """Does nothing, in a child process."""
-    return {"ok": 1}
 
 
 HANDLERS = registry_of([coroutine, function])

@@ -13,6 +13,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.data.tables.aio import TableClient
 
 from blackboard import bench
+from blackboard.bench_handlers import coroutine
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
@@ -86,7 +87,7 @@ def no_children(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"ok": 1}
 
     monkeypatch.setattr(bench, "function", function)
-    monkeypatch.setattr(bench, "HANDLERS", registry_of([bench.coroutine, function]))
+    monkeypatch.setattr(bench, "HANDLERS", registry_of([coroutine, function]))
 
 
 @pytest.mark.of_sqlite("files that are left behind")
@@ -169,7 +170,7 @@ def test_a_run_that_fails_is_told_as_such_with_what_was_measured_before(
         raise RuntimeError("no room")
 
     monkeypatch.setattr(bench, "function", function)
-    monkeypatch.setattr(bench, "HANDLERS", registry_of([bench.coroutine, function]))
+    monkeypatch.setattr(bench, "HANDLERS", registry_of([coroutine, function]))
     said = blackboard("--store", "memory:", "bench", "--seconds", "0.1", code=1)
     assert "a run of the measurement failed: RuntimeError: no room" in said.err
     assert f"coroutines, {MANY} slots" in said.out

@@ -33,7 +33,7 @@ LAYERS = {
     "the settings file": "named_files settings",
     "the pages": "web web.*",
     "the front door": "location board_worker assembly board blocking",
-    "how fast a store is": "bench",
+    "how fast a store is": "bench bench_handlers",
     "the worker in a simulated world": "simulator simulator.*",
     "the demo": "demo demo.*",
     "for people": "cli cli.* testing __main__",
