@@ -19,6 +19,10 @@ class Gap(NamedTuple):
     since: float
     """The last note of that worker, in monotonic seconds."""
     seconds: float
+    fences: int = 1
+    """From the pump before it to the next. More than one: a lock in between was freed, or another
+    worker that had it made no note.
+    """
 
 
 @dataclass
@@ -41,7 +45,8 @@ class Served:
 
     def note(self, what: str, position: int, fence: int, *, worker: str, moment: float) -> None:
         if what == "began" and self.worker:
-            self.gaps.append(Gap(self.worker, self.moment, moment - self.moment))
+            seconds, fences = moment - self.moment, fence - self.fence
+            self.gaps.append(Gap(self.worker, self.moment, seconds, fences))
         if fence >= self.fence:
             self.worker, self.moment = worker, moment
         if what == "began":

@@ -34,7 +34,9 @@ from tests.support.wire import Kind
 
 ITEMS, LEAST = (2000, 24) if LONG else (160, 2)
 """Items, and how often harm is done to claims and releases at the least."""
-RATE = 0.1
+RATE, OF_PAGES = 0.1, 0.5
+"""The part of the requests that come to harm; of pages, of which few are read, where no others do.
+"""
 PATIENCE = patience(900.0 if LONG else 180.0)
 ANSWER = patience(2.0)
 """Seconds that a request of a worker may take here."""
@@ -87,7 +89,7 @@ def test_harm_done_to_requests_costs_no_run_and_makes_none_twice(
             monkeypatch.setattr(AzureTransport, limit, ANSWER)
         for kind in kinds & {Kind.CLAIM, Kind.RELEASE, Kind.PAGE}:
             place.proxy.script(kind, None, faults[0])
-        place.proxy.chance(RATE, *faults, kinds=kinds)
+        place.proxy.chance(OF_PAGES if kinds == {Kind.PAGE} else RATE, *faults, kinds=kinds)
         async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             for worker in workers:
                 group.create_task(worker.work(Mode.FOREVER))

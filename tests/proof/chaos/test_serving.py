@@ -23,6 +23,11 @@ def test_a_partition_is_without_a_pump_from_the_last_note_of_one_to_the_next_pum
     assert found.problems == []
 
 
+def test_a_fence_that_no_pump_has_is_told(found: Served) -> None:
+    found.note("began", 2, 4, worker="elk", moment=66.0)
+    assert found.gaps[1:] == [Gap("fox", since=6.0, seconds=60.0, fences=2)]
+
+
 def test_what_a_worker_notes_that_has_lost_the_partition_is_no_service(found: Served) -> None:
     found.note("saved", 1, 1, worker="owl", moment=7.0)
     found.note("began", 2, 3, worker="elk", moment=9.0)

@@ -67,6 +67,24 @@ def test_a_bad_history_is_found(runs: list[Run], found: str) -> None:
     assert any(found in one for one in problems([History(item=ITEM, runs=runs)], NOTES))
 
 
+@pytest.mark.parametrize(
+    ("ahead", "found"),
+    [
+        (timedelta(hours=22), []),
+        (timedelta(minutes=1), ["x: 2 effective runs for 2026-03-01 12:01"]),
+    ],
+)
+def test_a_slot_is_run_again_only_after_the_clock_was_set_back(
+    ahead: timedelta, found: list[str]
+) -> None:
+    """By more than a minute: the second run began by a clock that was ahead, the third does not."""
+    ahead_of_time = replace(run_of(2), start=NOON + ahead)
+    again = replace(run_of(3), slot=run_of(1).slot)
+    item = replace(ITEM, fence=3)
+    problems_found = problems([History(item=item, runs=[run_of(1), ahead_of_time, again])], [])
+    assert [one.removesuffix(":00+00:00") for one in problems_found] == found
+
+
 def test_what_was_put_back_for_want_of_a_slot_is_fair_unless_it_ran() -> None:
     put_back = replace(run_of(2, Outcome.CANCELLED), error=NO_SLOT)
     history = [History(item=ITEM, runs=[run_of(1), put_back])]

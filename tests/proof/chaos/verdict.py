@@ -7,13 +7,15 @@ it is counted.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from blackboard.model import Item, Outcome, Run
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.due import may_take_over
+from blackboard.rules.next_run import is_ahead
 from blackboard.worker.running import NO_SLOT
 from tests.support.processes import Site, whole_lines
 
@@ -98,11 +100,28 @@ def _problems(item: Item, runs: list[Run]) -> list[str]:
         found.append(f"{item.owner} still has it")
     if len({run.nonce for run in runs}) < len(runs):
         found.append("two runs under one claim")
-    good = Counter(run.slot for run in runs if run.outcome is Outcome.OK)
-    found += [f"{count} effective runs for {slot}" for slot, count in good.items() if count > 1]
+    found += [f"2 effective runs for {slot}" for slot in _slots_run_again(runs)]
     fair = {Outcome.OK, *TAKEN}
     odd = [run for run in runs if run.outcome not in fair and not _was_late(run)]
     return found + [f"fence {run.fence} {run.outcome.value}: {run.error}" for run in odd]
+
+
+def _slots_run_again(runs: Iterable[Run]) -> Iterator[datetime]:
+    """The slots of a second effective run. After one that began by a clock that was ahead of the
+    clock of a later run, the slots are planned from now on again: so slots that ran by the first
+    clock are not counted then.
+    """
+    ran = set[datetime]()
+    latest = datetime.min.replace(tzinfo=UTC)
+    for run in runs:
+        if is_ahead(latest, now=run.start):
+            ran.clear()
+            latest = run.start
+        latest = max(latest, run.start)
+        if run.outcome is Outcome.OK:
+            if run.slot in ran:
+                yield run.slot
+            ran.add(run.slot)
 
 
 def _was_late(run: Run) -> bool:
