@@ -220,7 +220,8 @@ def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
     bare = line.removeprefix("-")
     fields = 1 if bare.startswith("@") else 5
     parts = bare.split(None, fields + has_user)
-    if len(parts) <= fields + has_user:
+    command = _FLAGS.sub("", parts.pop(), count=1) if len(parts) > fields + has_user else ""
+    if not _whole_command(command).strip():
         expected = "five fields, or @daily, " + "a user, " * has_user + "and a command"
         raise BadInput("line", f"{line[:60]!r} has no command", expected)
     if _JOINED.search(line):
@@ -228,8 +229,8 @@ def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
     if fields == 5 and _SIXTH.fullmatch(sixth := bare.split(None, 6)[5]):
         problem = f"six fields: {sixth!r} is where the {'user' if has_user else 'command'} belongs"
         raise BadInput("line", problem, "leave out the seconds, or the field that is too many")
-    user = "".join(parts[fields:-1]).partition(":")[0]
-    return " ".join(parts[:fields]), user, _FLAGS.sub("", parts[-1], count=1)
+    user = "".join(parts[fields:]).partition(":")[0]
+    return " ".join(parts[:fields]), user, command
 
 
 def _without_chance(expression: str) -> tuple[str, int]:

@@ -800,6 +800,15 @@ def test_a_line_that_names_a_user_alone_has_no_command(
     assert "-:1: line: '0 3 * * * root' has no command" in said
 
 
+@pytest.mark.parametrize("line", ["0 3 * * * -n ", "@daily -q -s  ", "0 3 * * * %in", "@daily % a"])
+def test_a_line_with_flags_or_input_alone_has_no_command(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"{line}\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert f"-:1: line: {line!r} has no command" in said
+
+
 @pytest.mark.parametrize(
     ("expression", "cron", "jitter"),
     [
