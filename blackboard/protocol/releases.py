@@ -326,7 +326,7 @@ def prepare(
         final=ended.final,
     )
     ready = after.ready if after.waits else None
-    retried = after.waits and run.outcome in FAILING and after.attempt > claim.attempt
+    retried = after.waits and run.outcome in FAILING and after.attempt > 1
     done = Released(how=ReleaseOutcome.DONE, run=run, ready=ready, retried=retried)
     return release_ops(claim.item, claim.lock.etag, after, run), done
 

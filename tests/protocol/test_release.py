@@ -10,7 +10,8 @@ from blackboard.protocol import keys
 from blackboard.protocol.edits import edit, pause, resume, run_now
 from blackboard.protocol.releases import ReleaseOutcome, release
 from blackboard.rules.breaker import LONGEST, SHORTEST
-from blackboard.spec import Spec
+from blackboard.schedule.schedule import Every
+from blackboard.spec import RunSettings, Spec
 from blackboard.table import ANY, Delete, Merge, Op
 from tests.support.boards import Scene, finished, make_board, story
 from tests.support.faults import RETRY_AFTER, Fault
@@ -75,6 +76,30 @@ async def test_a_failure_is_retried_with_the_same_slot_and_keeps_the_last_result
     await scene.let_go(await scene.claimed("davis"))
     item = await scene.item()
     assert (item.failures, item.error, item.outcome) == (0, "", Outcome.OK)
+
+
+@story
+async def test_a_failure_of_a_pump_that_went_on_is_retried_whichever_attempt_it_was(
+    scene: Scene,
+) -> None:
+    every = Every(timedelta(minutes=1))
+    pump = RunSettings(schedule=every, endless=True, retries=1, backoff=timedelta(seconds=1))
+    board = scene.board.using(resolve=lambda *_: pump)
+    await scene.add("davis")
+
+    async def failed_after(minutes: int) -> tuple[int, bool, int]:
+        made = await scene.claimed("davis", board=board)
+        scene.later(minutes=minutes)
+        let_go = await scene.let_go(made, "failed", board=board)
+        scene.later(minutes=1)
+        return made.attempt, let_go.retried, (await scene.token()).attempt
+
+    assert [await failed_after(minutes) for minutes in (2, 2, 2, 0)] == [
+        (1, True, 2),
+        (2, True, 2),
+        (2, True, 2),
+        (2, False, 1),
+    ]
 
 
 @pytest.mark.parametrize("outcome", ["ok", "failed", "timeout", "cancelled"])
