@@ -74,7 +74,7 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     resumed: Mark | None
     """Who resumed it last, when and why."""
     acknowledged: Mark | None
-    """Who acknowledged its failure, when and why; None once it has failed again."""
+    """Who acknowledged its failure, when and why; None once it has run again."""
     checkpoint: Any
     """The value that runs have saved, unless a run was ok since; None: nothing."""
     progress: Progress | None

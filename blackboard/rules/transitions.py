@@ -67,7 +67,8 @@ The end of a run. The first line that applies:
     failed, its handler asks for a       same slot, at the time asked for, next attempt; unless the
     retry                                schedule's next slot comes first
     failed or timeout, retries left,     same slot, after a backoff, next attempt
-    its handler does not refuse one
+    its handler neither asks for one
+    nor refuses one
     abandoned, takeovers left            (the overrider runs it: no token); of a paused item: same
                                          slot, next attempt, when it is resumed
     anything else, and requests wait     the first request's slot, at once, attempt 1
