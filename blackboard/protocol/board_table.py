@@ -107,8 +107,8 @@ class BoardTable:
         self.unreadable_runs = set[str]()
         """Keys of rows of the history that could not be read."""
         self._unreadable_items: dict[int, dict[str, bool]] = {}
-        """By shard, the keys of item rows that the latest reading could not read, and whether a
-        newer version wrote them."""
+        """By shard, the keys of item rows that could not be read when each of them was read last,
+        and whether a newer version wrote them."""
 
     def using(
         self,
@@ -305,16 +305,18 @@ class BoardTable:
     ) -> AsyncIterator[Item]:
         """As `items`, of one shard, with the tombstones of removed ones."""
         first, last = keys.items_range(beginning)
-        earlier = self._unreadable_items.get(shard, {})
-        unreadable = {key: newer for key, newer in earlier.items() if not key.startswith(first)}
-        self._unreadable_items[shard] = unreadable
+        unreadable, found = self._unreadable_items.setdefault(shard, {}), set[str]()
         rows = self.table.scan(self.shard(shard), first, last)
         async for row in paged(rows, pause):
             item = _readable(Item, row)
             if item is None or keys.shard_of(item.id, self.shards) != shard:
                 unreadable[row.key] = version_of(row.data) > VERSION
+                found.add(row.key)
             else:
+                unreadable.pop(row.key, None)
                 yield item
+        for key in [key for key in unreadable if key.startswith(first) and key not in found]:
+            del unreadable[key]
 
     @property
     def unreadable(self) -> list[str]:

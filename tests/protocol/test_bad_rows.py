@@ -426,3 +426,22 @@ async def test_what_was_left_out_is_as_the_latest_reading_found_it(scene: Scene)
     await scene.other.table.commit(scene.other.partition("davis"), [mended])
     assert [one.id async for one in scene.board.items()] == ["davis"]
     assert scene.board.unreadable == []
+
+
+@pytest.mark.of_each_store
+@story
+async def test_what_one_reading_left_out_is_known_while_another_one_is_under_way(
+    scene: Scene,
+) -> None:
+    """As two visitors of `serve` read the board at a time."""
+    for item_id in ("a", "davis", "z"):
+        await scene.add(item_id)
+    key, partition = keys.item_key("davis"), scene.other.partition("davis")
+    await scene.other.table.commit(partition, [Merge(key, {"slot": "soon"}, ANY)])
+    assert [one.id async for one in scene.board.items()] == ["a", "z"]
+    known = [scene.board.unreadable async for _ in scene.board.items()]
+    assert known == [[key], [key]]
+    token = keys.next_key((await scene.token()).ready, "davis")
+    await scene.other.table.commit(partition, [Delete(key, ANY), Delete(token, ANY)])
+    assert [scene.board.unreadable async for _ in scene.board.items()] == [[key], [key]]
+    assert scene.board.unreadable == []
