@@ -160,7 +160,7 @@ async def release(
 
     async def settled(finished_run: FinishedRun) -> None:
         nonce = finished_run.claim.nonce
-        written[nonce] = await settle(board, finished_run, sent=sent.ready.get(nonce))
+        written[nonce] = await settle(board, finished_run, ready=sent.ready.get(nonce))
         await landed([(finished_run, written[nonce])])
 
     if len(left) > 1:
@@ -349,12 +349,12 @@ def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
 # ---- where there is a doubt
 
 
-async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | None) -> Released:
-    """Releases one run, or records it as late. `sent` is the next ready time of the item in the
+async def settle(board: BoardTable, finished: FinishedRun, *, ready: datetime | None) -> Released:
+    """Releases one run, or records it as late. `ready` is when its item is ready next, by the
     release that may have landed.
     """
     try:
-        return await _until_it_lands(board, finished, sent=sent)
+        return await _until_it_lands(board, finished, ready=ready)
     except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
         now = await until_answered(board, finished.claim.id, board.table.now)
         run = ended_run(finished.claim, finished.ended, now=now)
@@ -362,7 +362,7 @@ async def settle(board: BoardTable, finished: FinishedRun, *, sent: datetime | N
 
 
 async def _until_it_lands(
-    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+    board: BoardTable, finished: FinishedRun, *, ready: datetime | None
 ) -> Released:
     """Builds the release from the item as it is now, again and again until it lands."""
     claim, ended = finished.claim, finished.ended
@@ -370,7 +370,7 @@ async def _until_it_lands(
     while True:
         lock = await until_answered(board, claim.id, partial(board.lock, claim.id))
         if lock is None or lock.nonce != claim.nonce:
-            return await _without_lock(board, finished, sent=sent)
+            return await _without_lock(board, finished, ready=ready)
         item = await until_answered(board, claim.id, partial(board.item, claim.id))
         if item is None or not holds(item, lock):
             orphan = partial(board.delete, claim.id, keys.lock_key(claim.id), lock.etag)
@@ -382,7 +382,7 @@ async def _until_it_lands(
         try:
             await until_answered(board, claim.id, partial(board.commit, claim.id, ops))
         except Unknown as trouble:
-            sent = done.ready
+            ready = done.ready
             failures += 1
             unanswered.add(lock.etag)  # each renewal of the lock changes it
             if len(unanswered) >= UNANSWERED:
@@ -404,13 +404,13 @@ def _terse(reason: str) -> Ended:
 
 
 async def _without_lock(
-    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+    board: BoardTable, finished: FinishedRun, *, ready: datetime | None
 ) -> Released:
     """The lock is not the claim's: either the release has landed, or the run is late."""
     claim, ended = finished.claim, finished.ended
     row = await until_answered(board, claim.id, lambda: board.run(claim.id, claim.fence))
     if row is not None and _is_mine(row, claim, ended):
-        return Released(how=ReleaseOutcome.DONE, run=row, ready=sent)
+        return Released(how=ReleaseOutcome.DONE, run=row, ready=ready)
     return await _late(board, finished, now=await until_answered(board, claim.id, board.table.now))
 
 

@@ -173,33 +173,33 @@ _honest_until_it_lands = releases._until_it_lands
 
 
 async def settles_from_memory(
-    board: BoardTable, finished: FinishedRun, *, sent: datetime | None
+    board: BoardTable, finished: FinishedRun, *, ready: datetime | None
 ) -> Any:
     def prepare(board: BoardTable, one: FinishedRun, *, now: datetime) -> Any:
         item = replace(finished.claim.item, etag=one.claim.item.etag)
         built = replace(one, claim=replace(one.claim, item=item))
         return releases.prepare(board, built, now=now)
 
-    return await with_other(_honest_until_it_lands, prepare=prepare)(board, finished, sent=sent)
+    return await with_other(_honest_until_it_lands, prepare=prepare)(board, finished, ready=ready)
 
 
 _honest_settle = releases.settle
 
 
 async def settles_with_any_lock(
-    board: BoardTable, one: FinishedRun, *, sent: datetime | None
+    board: BoardTable, one: FinishedRun, *, ready: datetime | None
 ) -> Released:
     made = one.claim
     lock = await until_answered(board, made.id, lambda: board.lock(made.id))
     if lock is not None:
         one = replace(one, claim=replace(made, lock=replace(made.lock, nonce=lock.nonce)))
-    return await _honest_settle(board, one, sent=sent)
+    return await _honest_settle(board, one, ready=ready)
 
 
 async def takes_a_race_for_a_loss(
-    board: BoardTable, one: FinishedRun, *, sent: datetime | None
+    board: BoardTable, one: FinishedRun, *, ready: datetime | None
 ) -> Released:
-    return await releases._without_lock(board, one, sent=sent)
+    return await releases._without_lock(board, one, ready=ready)
 
 
 def counts_the_one_before(
