@@ -164,7 +164,9 @@ ROLE = "Storage Table Data Contributor"
 
 _INSTALL = "pip install 'blackboard-scheduler[azure]'"
 _TOKEN_FILE = "AZURE_FEDERATED_TOKEN_FILE"  # noqa: S105 - the name of a variable
-_PRINCIPAL = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH")
+_CERTIFICATE = "AZURE_CLIENT_CERTIFICATE_PATH"
+_PASSWORD = "AZURE_CLIENT_CERTIFICATE_PASSWORD"  # noqa: S105 - the name of a variable
+_PRINCIPAL = ("AZURE_CLIENT_SECRET", _CERTIFICATE)
 
 
 TOKEN_WITHIN = 10.0
@@ -351,9 +353,10 @@ def _of_a_principal(variable: str) -> Credential:
             if variable == _TOKEN_FILE
             else aio.EnvironmentCredential()
         )
-    except (ValueError, OSError):
+    except (ValueError, TypeError, OSError):  # a TypeError: its key needs a password, or has none
         problem = "what it names cannot be used"
-        raise BadInput(variable, problem, "check it, and AZURE_TENANT_ID") from None
+        also = f"{_PASSWORD} and AZURE_TENANT_ID" if variable == _CERTIFICATE else "AZURE_TENANT_ID"
+        raise BadInput(variable, problem, f"check it, and {also}") from None
     return Credential(
         who="the application of AZURE_CLIENT_ID",
         proof=Proof.TOKEN,

@@ -5,10 +5,19 @@ import base64
 import os
 import traceback
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+import trustme
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.identity import aio
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from blackboard.errors import BadInput, BlackboardError, StoreProblem
 from blackboard.tables.azure_address import azure_address
@@ -265,6 +274,25 @@ def test_a_certificate_that_cannot_be_used_is_refused(
     monkeypatch.setenv("AZURE_CLIENT_CERTIFICATE_PATH", path)
     with pytest.raises(BadInput, match="AZURE_CLIENT_CERTIFICATE_PATH: what it names"):
         who_asks(ANN)
+
+
+@pytest.mark.parametrize("password", ["", "canary"])
+def test_a_certificate_whose_key_lacks_its_password_or_needs_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, password: str
+) -> None:
+    issued = trustme.CA().issue_cert("worker.town.example")
+    key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+    encryption = NoEncryption() if password else BestAvailableEncryption(b"canary")
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
+    certificate = tmp_path / "certificate.pem"
+    certificate.write_bytes(pem + issued.cert_chain_pems[0].bytes())
+    monkeypatch.setenv("AZURE_TENANT_ID", "town")
+    monkeypatch.setenv("AZURE_CLIENT_ID", "worker")
+    monkeypatch.setenv("AZURE_CLIENT_CERTIFICATE_PATH", str(certificate))
+    monkeypatch.setenv("AZURE_CLIENT_CERTIFICATE_PASSWORD", password)
+    with pytest.raises(BadInput, match="AZURE_CLIENT_CERTIFICATE_PASSWORD") as caught:
+        who_asks(ANN)
+    assert "canary" not in str(caught.value)
 
 
 FIND_SPEC = "blackboard.tables.azure_credentials.find_spec"
