@@ -17,9 +17,9 @@ candidates follow the lease of the lock that they see or hold.
 At the end of the block, and at SIGTERM, a leader resigns: the lock is free at once, and the next
 check of another candidate takes it.
 
-A request without an answer, or a row that a check cannot read, ends no block: it checks again. A
-store that has answered no check for 0.8 of a lease is logged, and again where its reason is another
-one, once a minute at the most; so is its return.
+A request without an answer, or a row that a check cannot read, ends no block: it checks again. Both
+are logged seldom (`lasting_trouble.py`), a store that is away once it has answered no check for 0.8
+of a lease; so is its return.
 
 Not promised: that code which computes through its deadline stops. What it writes then carries a
 term that is no longer the highest; a target that refuses lower terms is safe.
@@ -64,6 +64,7 @@ from blackboard.rules.due import Move, deadline, decide_lock, decide_token
 from blackboard.rules.next_run import is_ahead
 from blackboard.runners.signals import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
+from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.spec import SHORTEST_LEASE, Spec
 from blackboard.table import Busy, TableError
 from blackboard.tasks import until_one_ends
@@ -78,8 +79,6 @@ JITTER = 0.2
 """The part of the time between two checks by which the next may come earlier."""
 HURRY = 0.5
 """Seconds between two checks of bully or ring while there is no leader, at the most."""
-LOGS_AGAIN = 60.0
-"""Seconds after which another reason why the store does not answer is logged, at the earliest."""
 RETENTION = Retention()
 TAKEOVERS = 10_000
 """How many terms in a row may end without a release, before the item is planned anew."""
@@ -184,14 +183,10 @@ class Election(OfOneProcess):
         self._stand = False
         self._report = report or self._log_problem
         self._logs_outages = report is None
-        self._problem = ""
-        """Why its checks fail, where the store is not the reason."""
-        self._answered = -math.inf
-        """When the store has answered a check, in monotonic seconds."""
-        self._outage = ""
-        """Why the store does not answer, as it was logged last; "": it is not logged."""
-        self._logs_again = -math.inf
-        """When another reason is logged, in monotonic seconds."""
+        self._problem = LastingTrouble(self._clock)
+        """That its checks fail, and the store answers."""
+        self._outage = LastingTrouble(self._clock)
+        """That the store does not answer."""
         self._last: Term | None = None
         """The last term: that in which it leads, or one that is over, whose lock may still be
         there."""
@@ -358,7 +353,7 @@ class Election(OfOneProcess):
     # ---- checks
 
     async def _work(self) -> None:
-        failures, self._answered = 0, self._clock.monotonic()
+        failures, answered = 0, self._clock.monotonic()
         while not self._leaving.is_set():
             fraction = self._board.chance.fraction()
             try:
@@ -369,40 +364,33 @@ class Election(OfOneProcess):
                 backoff = renewals(self._state.times.check)
                 pause = backoff.pause(failures, asked=asked, fraction=fraction)
                 if isinstance(trouble, TableError):
-                    self._log_outage(trouble)
+                    self._log_outage(trouble, answered=answered)
                 else:
-                    self._log_answer()
-                    self._report_once(trouble)
+                    answered = self._has_answered()
+                    if self._problem.is_news(str(trouble)):
+                        self._report(trouble)
             else:
-                failures, self._problem = 0, ""
-                self._log_answer()
+                failures, answered = 0, self._has_answered()
+                self._problem.end()
                 every = self._state.times.check
                 pause = min(every, HURRY) if self._hurries else every
                 pause *= 1 - JITTER * fraction
             await until_one_ends(self._clock.sleep(pause), self._leaving.wait())
 
-    def _report_once(self, problem: BlackboardError) -> None:
-        if str(problem) != self._problem:
-            self._problem = str(problem)
-            self._report(problem)
+    def _log_outage(self, trouble: TableError, *, answered: float) -> None:
+        """Logs that the store does not answer, where that lasts longer than a term could."""
+        is_long = self._clock.monotonic() >= deadline(answered, self._state.times.lease)
+        if self._logs_outages and is_long and self._outage.is_news(str(trouble)):
+            problem = "its candidate cannot lead while the store is away"
+            _log.warning("the election %r: %s: %s", self.name, problem, trouble)
 
-    def _log_outage(self, trouble: TableError) -> None:
-        """Logs that the store does not answer, when a lease could not outlast it; once, and again
-        where the reason is another one, a minute later at the earliest.
+    def _has_answered(self) -> float:
+        """Logs that the store answers again, where an outage was logged. Returns when it answered,
+        in monotonic seconds.
         """
-        now, why = self._clock.monotonic(), str(trouble)
-        is_long = now >= deadline(self._answered, self._state.times.lease)
-        if not (is_long and self._logs_outages) or why == self._outage or now < self._logs_again:
-            return
-        self._outage, self._logs_again = why, now + LOGS_AGAIN
-        problem = "its candidate cannot lead while the store is away"
-        _log.warning("the election %r: %s: %s", self.name, problem, why)
-
-    def _log_answer(self) -> None:
-        self._answered = self._clock.monotonic()
-        if self._outage:
-            self._outage, self._logs_again = "", -math.inf
+        if self._outage.end():
             _log.warning("the election %r: the store answers again", self.name)
+        return self._clock.monotonic()
 
     def _log_problem(self, problem: BlackboardError) -> None:
         _log.warning("the election %r: %s", self.name, problem)

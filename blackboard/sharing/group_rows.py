@@ -15,7 +15,7 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
 from typing import Any
@@ -35,6 +35,7 @@ from blackboard.protocol.rows import version_of
 from blackboard.rules.breaker import REFUSED
 from blackboard.rules.due import lease
 from blackboard.runners.outcome import failure
+from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.table import Conflict, Insert, Merge, Op, Refused, Replace, Unknown, Value, read
 from blackboard.tasks import Reply, in_thread, reply_of, until_one_ends
 
@@ -42,8 +43,6 @@ NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
 ANSWERED_WITHIN = 60.0
 """Seconds that such a function has to answer."""
-UNANSWERED_EVERY = 600.0
-"""Seconds between two reports that it does not answer."""
 
 
 class PartitionNames:
@@ -75,8 +74,8 @@ class PartitionNames:
         """Seconds from one call of the function to the next."""
         self._call: asyncio.Future[Reply[Any]] | None = None
         """The call of a plain function, in a thread: while it lasts, no other thread is started."""
-        self._reported = -math.inf
-        """When it was last reported that there is no answer."""
+        self._trouble = LastingTrouble(clock)
+        """That there are no names."""
         self._odd: Sequence[str] = ()
         """The values in the last answer that can be no partition."""
 
@@ -100,7 +99,7 @@ class PartitionNames:
             await self._clock.sleep(max(asked_at + self._pause - self._clock.monotonic(), 0.0))
 
     async def _ask(self, names: Names) -> None:
-        """Asks once. What is not answered in time is cancelled, and reported seldom."""
+        """Asks once. What is not answered in time is cancelled."""
         asking = asyncio.ensure_future(self._answer_of(names))
         try:
             await self._wait_for(asking)
@@ -108,7 +107,8 @@ class PartitionNames:
                 self._answered(asking.result())
             while not asking.done():
                 asking.cancel()
-                self._report_silence()
+                silence = f"their function has not answered within {ANSWERED_WITHIN:g} s"
+                self._report(f"{silence}: it is asked again")
                 await self._wait_for(asking)
         finally:
             asking.cancel()
@@ -118,24 +118,17 @@ class PartitionNames:
         await until_one_ends(asyncio.shield(asking), pause)
 
     def _answered(self, answer: tuple[str, ...] | str) -> None:
-        self._reported = -math.inf
         if isinstance(answer, str):
             self._report(answer)
             return
+        self._trouble.end()
         self._given, self._pause = answer, NAMED_EVERY
         self._named(answer)
 
-    def _report_silence(self) -> None:
-        now = self._clock.monotonic()
-        if now >= self._reported + UNANSWERED_EVERY:
-            self._reported = now
-            problem = f"their function has not answered within {ANSWERED_WITHIN:g} s"
-            self._report(f"{problem}: it is asked again")
-
     def _report(self, problem: str) -> None:
-        """Reports that there are no names."""
-        message = f"the partitions of {self._group} cannot be named: {problem}"
-        self._events.emit(GroupTrouble, message=message)
+        if self._trouble.is_news(problem):
+            message = f"the partitions of {self._group} cannot be named: {problem}"
+            self._events.emit(GroupTrouble, message=message)
 
     async def _answer_of(self, names: Names) -> tuple[str, ...] | str:
         """The names that a function gives, or why there are none. Raises nothing: its errors end no
@@ -216,6 +209,11 @@ class GroupRows:
     """Whether some could not be made: that is tried again."""
     _lacking: frozenset[str] = frozenset()
     """The partitions that could not be added because of a row that is there."""
+    _trouble: LastingTrouble = field(init=False)
+    """That the board, or partitions, cannot be made."""
+
+    def __post_init__(self) -> None:
+        self._trouble = LastingTrouble(self.board.clock)
 
     @property
     def lease(self) -> float:
@@ -249,8 +247,9 @@ class GroupRows:
             self.to_make = self.made
 
     def _cannot_make(self, problem: BlackboardError | Refused | str) -> None:
-        message = f"the partitions of {self.group} cannot be made: {problem}"
-        self.events.emit(GroupTrouble, message=message)
+        if self._trouble.is_news(str(problem)):
+            message = f"the partitions of {self.group} cannot be made: {problem}"
+            self.events.emit(GroupTrouble, message=message)
 
     async def _make_board(self) -> None:
         """Makes the board of the group, and its row on the parent, where they are not there. Raises
@@ -276,6 +275,7 @@ class GroupRows:
         except (BlackboardError, Refused) as problem:
             self._cannot_make(problem)
         else:
+            self._trouble.end()
             for name in left.keys() - self._lacking:
                 message = f"{name} of {self.group} is left as it is: {left[name]}"
                 self.events.emit(GroupTrouble, message=message)

@@ -46,6 +46,7 @@ from blackboard.rules.due import Move, decide_lock
 from blackboard.rules.next_run import is_ahead
 from blackboard.rules.shares import INITIAL_DELAY, UNTAKEN, Picture, decide, youngest
 from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_way
+from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.sharing.looks import ROUND, Look, Pace
 from blackboard.sharing.races import GroupRaces, Races
 from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable
@@ -102,6 +103,8 @@ class GroupWorker:
     """Set when pumps have no time left to end."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the worker is asked to stop, or names were given that are not there."""
+    _trouble: LastingTrouble = field(init=False)
+    """That the group cannot be served."""
     _begun: float = 0.0
     _announced: float = -math.inf
     _pace: Pace = field(default_factory=Pace)
@@ -115,6 +118,7 @@ class GroupWorker:
 
     def __post_init__(self) -> None:
         self._left_alone = LeftAlone(self.events)
+        self._trouble = LastingTrouble(self.board.clock)
         group = self.handler.type
         names = PartitionNames(
             self.pump.partitions,
@@ -220,6 +224,7 @@ class GroupWorker:
                 self._cannot_serve(problem)
                 await self._wait(REFUSED.pause())
             else:
+                self._trouble.end()
                 await self._wait(pause)
         if self._rows.made is not None:
             await self._leave_group()
@@ -533,9 +538,10 @@ class GroupWorker:
         self._announced = now
 
     def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
-        why = row_in_the_way(self.board) if isinstance(problem, Conflict) else problem
-        message = f"the group {self.handler.type} cannot be served: {why}"
-        self.events.emit(GroupTrouble, message=message)
+        why = row_in_the_way(self.board) if isinstance(problem, Conflict) else str(problem)
+        if self._trouble.is_news(why):
+            message = f"the group {self.handler.type} cannot be served: {why}"
+            self.events.emit(GroupTrouble, message=message)
 
     async def _wait(self, seconds: float) -> None:
         """Waits so long, or until something has changed."""

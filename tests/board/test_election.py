@@ -36,6 +36,7 @@ from blackboard.sharing.election import (
     UNANSWERED,
     Election,
 )
+from blackboard.sharing.lasting_trouble import AGAIN_AFTER, OTHERWISE_AFTER
 from blackboard.table import ANY, Insert, Merge, Replace, Row, Unavailable, read
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board
@@ -687,7 +688,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @of_town
-async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_once_and_its_return(
+async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_and_its_return(
     town: Town, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader, waiting = await town.candidate(), await town.candidate()
@@ -696,9 +697,12 @@ async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_on
         wire.cut = True
     await town.turns(DEADLINE - CHECK)
     assert logged(caplog) == [], "it may be back in time"
-    await town.turns(20 * LEASE)
+    await town.turns(AGAIN_AFTER - LEASE)
     away = "its candidate cannot lead while the store is away: the store does not answer"
     assert logged(caplog) == [f"the election 'report': {away}"] * 2, "one of each candidate"
+    await town.turns(2 * LEASE)
+    assert len(logged(caplog)) == 4
+    await town.turns(OTHERWISE_AFTER)
     caplog.clear()
     for number in range(8):
         town.wires[0].reason = f"another reason, {number}"

@@ -21,7 +21,7 @@ from blackboard.rules.breaker import Backoff
 from blackboard.rules.due import time_limit
 from blackboard.rules.shares import Balance
 from blackboard.settings import Settings, resolver
-from blackboard.sharing import group_rows
+from blackboard.sharing import group_rows, lasting_trouble
 from tests.support.clocks import START
 from tests.support.patience import patience
 from tests.support.processes import PATIENCE, eventually, own_environ
@@ -246,7 +246,7 @@ def test_a_plain_function_that_blocks_holds_up_nothing_and_is_called_once_at_a_t
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(group_rows, "ANSWERED_WITHIN", 0.05)
-    monkeypatch.setattr(group_rows, "UNANSWERED_EVERY", 0.0)
+    monkeypatch.setattr(lasting_trouble, "AGAIN_AFTER", 0.0)
     monkeypatch.setattr(group_rows, "REFUSED", Backoff(shortest=0.1, longest=0.1))
     freed, told, calls = threading.Event(), list[str](), list[str]()
 

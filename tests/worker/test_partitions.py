@@ -36,9 +36,21 @@ from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, nam
 from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.settings import Settings, TypeTable
 from blackboard.sharing import group_rows, partitions
-from blackboard.sharing.group_rows import ANSWERED_WITHIN, NAMED_EVERY, UNANSWERED_EVERY
+from blackboard.sharing.group_rows import ANSWERED_WITHIN, NAMED_EVERY
+from blackboard.sharing.lasting_trouble import AGAIN_AFTER
 from blackboard.sharing.partitions import UNASKED, GroupWorker
-from blackboard.table import ANY, Delete, Insert, Merge, Refused, Replace, Value, read
+from blackboard.table import (
+    ANY,
+    Conflict,
+    ConflictKind,
+    Delete,
+    Insert,
+    Merge,
+    Refused,
+    Replace,
+    Value,
+    read,
+)
 from blackboard.worker.heartbeat import GONE, LOST_GRACE
 from blackboard.worker.release_queue import LAST_PRUNING, LAST_RELEASES
 from tests.support.fleet import Network
@@ -719,14 +731,8 @@ async def test_a_worker_waits_for_names_that_cannot_be_given_at_the_start(group:
     await group.join("ann")
     await group.fleet.turn(REFUSED.pause() + 1.0)
     assert group.log.owners == {}
-    told = [one.message for one in group.hands["ann"].told if isinstance(one, GroupTrouble)]
-    assert (
-        told
-        == [
-            "the partitions of clicks cannot be named: ConnectionError: no broker",
-        ]
-        * 2
-    )
+    told = "the partitions of clicks cannot be named: ConnectionError: no broker"
+    assert troubles(group, "ann") == [told], "once for both"
     await group.fleet.turn(REFUSED.pause() + INITIAL_DELAY + 2.0)
     assert set(group.log.owners) == {"toronto", "davis"}
 
@@ -883,7 +889,7 @@ def test_rounds_go_on_while_a_function_does_not_answer_which_is_reported_seldom(
         assert set(group.log.owners) == {"toronto", "davis"}
         assert troubles(group, "ann") == [LATE]
         assert names.asked == (2 if deaf else 3)
-        await group.fleet.turn(UNANSWERED_EVERY + ROUND)
+        await group.fleet.turn(AGAIN_AFTER + ROUND)
         assert troubles(group, "ann") == [LATE, LATE]
         await group.hands["ann"].stops()
         await group.fleet.turn(ROUND + DRAIN)
@@ -1216,6 +1222,42 @@ def test_a_group_whose_own_row_is_damaged_is_named_and_served_once_that_is_mende
         assert group.log.counts == [12]
 
     story(open_table=open_table)
+
+
+@above_the_store
+@sharing()
+async def test_what_keeps_a_group_from_being_made_is_reported_each_ten_minutes(
+    group: Group,
+) -> None:
+    await group.board.make()
+    meta = meta_partition(group.board.name)
+    before = await harmed(group, BOARD_KEY, meta, shards=2)
+    await group.join("ann")
+    await group.fleet.turn(AGAIN_AFTER - ROUND)
+    (told,) = troubles(group, "ann")
+    await group.fleet.turn(2 * ROUND)
+    assert troubles(group, "ann") == [told, told]
+    await mended(group, BOARD_KEY, before, meta)
+
+
+@above_the_store
+@sharing()
+async def test_what_keeps_a_group_from_being_served_is_reported_once_while_it_lasts(
+    group: Group,
+) -> None:
+    async def changed(*_: object) -> Any:
+        raise Conflict(0, ConflictKind.CHANGED)
+
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    for times in (1, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(partitions, "announce", changed)
+            await group.fleet.turn(AGAIN_AFTER / 2)
+        assert len(troubles(group, "ann")) == times
+        assert "a row in town.clicks is in the way" in troubles(group, "ann")[-1]
+        await group.fleet.turn(2 * REFUSED.pause())
+    assert group.log.counts == [12]
 
 
 @sharing()
