@@ -539,7 +539,7 @@ class Election(OfOneProcess):
         landed late, releases that of a term that is over.
         """
         if self._last is not None and lock.nonce == self._last.lost.claim.nonce:
-            await self._release(self._last, UNANSWERED)
+            await self._release(self._last)
         elif self._move(lock) is Move.ADOPT:
             adopted = await claims.adopt(self._board, lock)
             for claim in await claims.trusted(self._board, [adopted] if adopted else []):
@@ -586,16 +586,14 @@ class Election(OfOneProcess):
         term = self._term
         if term is not None:
             self._end(term, RESIGNED)
-            await self._release(term, RESIGNED)
+            await self._release(term)
 
-    async def _release(self, term: Term, reason: str) -> None:
+    async def _release(self, term: Term) -> None:
         """Releases the lock of a term that is over, so that it may be claimed at once. Without an
         answer it goes stale.
         """
-        claim = term.lost.claim
-        finished = FinishedRun(
-            claim=claim, ended=Ended(outcome=Outcome.CANCELLED, error=reason), requeue=True
-        )
+        ended = Ended(outcome=Outcome.CANCELLED, error=term.lost.reason)
+        finished = FinishedRun(claim=term.lost.claim, ended=ended, requeue=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience):
                 await release(self._board, [finished])
