@@ -82,26 +82,17 @@ class Errors:
     proxy: str | None = None
 
     def of_commit(self, error: Exception, size: int) -> TableError:
-        """The error for a batch of `size` operations. An answer without a code of the service, or
-        with one that is not about rows, may come from a proxy.
-        """
+        """The error for a batch of `size` operations. What a proxy answers shows nothing of it."""
         if not isinstance(error, ServiceAnswer):
             return self._unsent(error) or Unknown(self._without_answer(error))
-        code, status = error.code, error.status
         if answer := self._by_code(error):
             return answer
         is_service = is_of_the_service(error.headers)
-        if code == "ServerBusy" or (status == TOO_MANY and is_service):
+        if error.code == "ServerBusy" or (error.status == TOO_MANY and is_service):
             return Busy(retry_after(error.headers))
-        if not is_service:
-            return Unknown(self._answered(error))
-        index = 0 if error.index is None and size == 1 else error.index
-        if index is not None and 0 <= index < size and code in _CONFLICTS:
-            return Conflict(index, _CONFLICTS[code])
-        if status == TOO_LARGE or (status == BAD and (index is not None or code in _OF_ROWS)):
-            index = index if index is not None and 0 <= index < size else 0
-            return Refused(index, f"{code or 'RequestBodyTooLarge'}: {error.message}")
-        if status == BAD and code:  # the request is wrong, whatever its rows are
+        if is_service and (answer := _of_an_operation(error, size)):
+            return answer
+        if is_service and error.status == BAD and error.code:  # the request itself is wrong
             return Unusable(f"{self._answered(error)}: {error.message}")
         return Unknown(self._answered(error))
 
@@ -114,7 +105,7 @@ class Errors:
             return answer
         if status in {TOO_MANY, 503}:
             return Busy(retry_after(error.headers))
-        if code and status == 400:
+        if code and status == BAD:
             return Unusable(f"{self._answered(error)}: {error.message}")
         return Unavailable(self._answered(error))
 
@@ -166,6 +157,18 @@ class Errors:
             case aiohttp.ConnectionTimeoutError():
                 return Unavailable(f"cannot connect to {proxy or host} in time")
         return None
+
+
+def _of_an_operation(error: ServiceAnswer, size: int) -> TableError | None:
+    """The error for one of `size` operations of a batch; None: the service answers about none."""
+    index = error.index if error.index in range(size) else None
+    conflict = _CONFLICTS.get(error.code)
+    if conflict is not None and index is not None:
+        return Conflict(index, conflict)
+    is_of_a_row = index is not None or error.code in _OF_ROWS
+    if error.status == TOO_LARGE or (error.status == BAD and is_of_a_row):
+        return Refused(index or 0, f"{error.code or 'RequestBodyTooLarge'}: {error.message}")
+    return None
 
 
 def answer_in(error: Exception) -> Exception:

@@ -153,8 +153,11 @@ def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence
     answers = list(_ANSWER.finditer(body))
     for answer in answers:
         if not answer[1].startswith(b"2"):
-            content = body[answer.end() :].partition(b"\r\n\r\n")[2]
-            raise _problem(int(answer[1]), headers, content.partition(b"\r\n--")[0])
+            content = body[answer.end() :].partition(b"\r\n\r\n")[2].partition(b"\r\n--")[0]
+            problem = _problem(int(answer[1]), headers, content)
+            if problem.index is None and len(ops) == 1:
+                problem.index = 0
+            raise problem
     ends = [*(answer.start() for answer in answers[1:]), len(body)]
     etags = []
     for op, answer, end in zip(ops, answers, ends, strict=True):

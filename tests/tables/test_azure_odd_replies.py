@@ -204,6 +204,22 @@ def test_a_row_is_refused_where_the_service_says_so_of_a_row(
     asyncio.run(story())
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"), [("InvalidHeaderValue", Unusable), ("EntityTooLarge", Refused)]
+)
+def test_a_request_that_is_wrong_as_a_whole_is_no_fault_of_the_only_row_in_it(
+    code: str, kind: type[TableError]
+) -> None:
+    said = error(400, {"code": code, "message": {"value": "it is wrong"}})
+
+    async def story() -> None:
+        async with answering(said) as table:
+            with pytest.raises(kind):
+                await table.commit("p", [Insert("a", {"n": 1})])
+
+    asyncio.run(story())
+
+
 EMPTY_BODIES: list[tuple[int, str, type[TableError], type[TableError]]] = [
     (403, "AuthenticationFailed", Unusable, Unusable),
     (404, "TableNotFound", Unusable, Unusable),
