@@ -175,44 +175,39 @@ class Network:
             request.fate = Fate.ANSWERED
         elif request.is_batch and process.trap is not None:
             request.trap, process.trap = process.trap, None
-        if request.trap is not None and request.trap.when is TrapPoint.BEFORE:
-            self.trigger(process, request.trap)
+        self._spring(request, TrapPoint.BEFORE)
         if process.runs:
             self._go(request)
         else:  # sent when the process continues, if it ever does
             process.loop.call_soon(self._go, request)
 
+    def _spring(self, request: StoreRequest, point: TrapPoint) -> None:
+        """Kills or stops the process of a request that has a trap at this point."""
+        if request.trap is not None and request.trap.when is point:
+            self.trigger(request.process, request.trap)
+
     def _go(self, request: StoreRequest) -> None:
-        process, fate = request.process, request.fate
-        link = self.link_faults.get(process.name)
-        fault = self.shard_faults.get(request.partition)
-        lost = link in {LinkFault.BOTH, LinkFault.REQUESTS} or (
-            link is LinkFault.WRITES and request.is_batch
-        )
-        if fate is not Fate.ANSWERED or link or fault or self.away:
-            trouble = "the store is away" if self.away else link or fault or f"{fate}"
-            self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {trouble}")
-        if self.away or fault is ShardFault.AWAY:
+        if fault := self._fault_of(request):
+            self.on_fault(request, f"{'batch' if request.is_batch else 'page'}: {fault}")
+        if self._is_away(request):
             self._reply(request, Unavailable("the store is away"))
-        elif lost or fate is Fate.NEVER:
+        elif self._loses(request):
             self._give_up(request)
-        elif fate is Fate.BUSY or fault is ShardFault.BUSY:
+        elif request.fate is Fate.BUSY or self._shard_fault(request) is ShardFault.BUSY:
             after = RETRY_AFTER[int(self.chance.fraction() * len(RETRY_AFTER))]
             self._reply(request, Busy(after))
         else:
             delay = self._takes()
-            if fault is ShardFault.SLOW:
+            if self._shard_fault(request) is ShardFault.SLOW:
                 delay += self.chance.fraction() * SLOWEST
-            if fate is Fate.LATE:
+            if request.fate is Fate.LATE:
                 self._give_up(request)
                 delay = TIMEOUT + self.chance.fraction() * (LATEST - TIMEOUT)
             self.timeline.at(self.timeline.now + delay, self._arrive, request)
-        if request.trap is not None and request.trap.when is TrapPoint.SENT:
-            self.trigger(process, request.trap)
+        self._spring(request, TrapPoint.SENT)
 
     def _arrive(self, request: StoreRequest) -> None:
-        fault = self.shard_faults.get(request.partition)
-        if self.away or fault is ShardFault.AWAY:
+        if self._is_away(request):
             self._give_up(request)
             return
         if request.fate is Fate.TWICE and request.is_batch:
@@ -222,20 +217,51 @@ class Network:
             answer = request.ask()
         except TableError as problem:
             answer = problem
-        if request.trap is not None and request.trap.when is TrapPoint.APPLIED:
-            self.trigger(request.process, request.trap)
-        link = self.link_faults.get(request.process.name)
-        if (
-            request.fate is Fate.REPLY_LOST
-            or fault is ShardFault.REPLIES
-            or link in {LinkFault.BOTH, LinkFault.REPLIES}
-        ):
+        self._spring(request, TrapPoint.APPLIED)
+        if self._loses_reply(request):
             self._give_up(request)
-        else:
-            is_answered = request.fate is not Fate.LATE
-            if is_answered and request.is_batch and isinstance(answer, TableError):
-                self.on_refused(request.process, request.sender, request.ops, answer)
-            self._reply(request, answer)
+            return
+        is_answered = request.fate is not Fate.LATE
+        if is_answered and request.is_batch and isinstance(answer, TableError):
+            self.on_refused(request.process, request.sender, request.ops, answer)
+        self._reply(request, answer)
+
+    # ---- the faults of this moment
+
+    def _fault_of(self, request: StoreRequest) -> str:
+        """The fault that a request meets, in words; "" for none."""
+        if self.away:
+            return "the store is away"
+        drawn = "" if request.fate is Fate.ANSWERED else request.fate
+        return self._link_fault(request) or self._shard_fault(request) or drawn
+
+    def _link_fault(self, request: StoreRequest) -> LinkFault | None:
+        return self.link_faults.get(request.process.name)
+
+    def _shard_fault(self, request: StoreRequest) -> ShardFault | None:
+        return self.shard_faults.get(request.partition)
+
+    def _is_away(self, request: StoreRequest) -> bool:
+        return self.away or self._shard_fault(request) is ShardFault.AWAY
+
+    def _loses(self, request: StoreRequest) -> bool:
+        """Whether the request does not arrive."""
+        link = self._link_fault(request)
+        return (
+            request.fate is Fate.NEVER
+            or link in {LinkFault.BOTH, LinkFault.REQUESTS}
+            or (link is LinkFault.WRITES and request.is_batch)
+        )
+
+    def _loses_reply(self, request: StoreRequest) -> bool:
+        """Whether its sender gets no answer to a request that has arrived."""
+        return (
+            request.fate is Fate.REPLY_LOST
+            or self._shard_fault(request) is ShardFault.REPLIES
+            or self._link_fault(request) in {LinkFault.BOTH, LinkFault.REPLIES}
+        )
+
+    # ---- ways and answers
 
     def _takes(self) -> float:
         """Draws the seconds of one way, which are rarely many."""
