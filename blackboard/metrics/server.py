@@ -95,7 +95,7 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
                     await _answer(pages, reader, writer)
         finally:
             del connections[task]
-            writer.close()
+            writer.transport.abort()
 
     try:
         server = await asyncio.start_server(
@@ -153,7 +153,8 @@ async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.St
         else:
             page, is_head = _page(pages, request), request.startswith(b"HEAD ")
         writer.write(page.head() + (b"" if is_head else page.body))
-        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
 
 
 def _page(pages: Pages, request: bytes) -> ServedPage:

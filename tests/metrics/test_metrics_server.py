@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any
 
 import pytest
@@ -11,7 +12,14 @@ from blackboard.errors import BadInput
 from blackboard.events import StoreChanged, Walked
 from blackboard.inputs import Endpoint
 from blackboard.metrics import server
-from blackboard.metrics.server import LARGEST, MOST_CONNECTIONS, pages_of, serving
+from blackboard.metrics.server import (
+    LARGEST,
+    MOST_CONNECTIONS,
+    TEXT,
+    ServedPage,
+    pages_of,
+    serving,
+)
 from blackboard.metrics.worker import WorkerMetrics
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.patience import patience
@@ -110,6 +118,26 @@ def test_a_request_that_does_not_end_has_no_answer(monkeypatch: pytest.MonkeyPat
         assert (await asked(where, b"GET /metrics HTTP/1.1\r\n"))[0] == 0
 
     served(story)
+
+
+def test_an_answer_that_is_not_taken_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a client that stands still would hold a descriptor of the worker for as long."""
+    monkeypatch.setattr(server, "WITHIN", 0.2)
+    page = ServedPage(HTTPStatus.OK, TEXT, b"x" * 2**25)
+
+    async def story() -> None:
+        async with serving({"/": lambda _: page}, FREE) as where:
+            reader, writer = await asyncio.open_connection(*where)
+            writer.write(get("/"))
+            await reader.readexactly(1)
+            async with asyncio.timeout(patience(20)):
+                while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - nothing signals it
+                    await asyncio.sleep(0.005)
+            with suppress(ConnectionResetError):
+                assert len(await reader.read()) < 2**25
+            writer.close()
+
+    asyncio.run(story())
 
 
 def test_too_many_connections_are_closed_and_the_others_served() -> None:
