@@ -55,22 +55,27 @@ _OF_ROWS = {
     "KeyValueTooLarge",
 }
 """Codes of a batch in which a row is wrong, whether or not the message says which."""
-_MESSAGES = {
-    "TableNotFound": "there is no table {table!r} in {account} (make one with `blackboard init`)",
-    "TableBeingDeleted": "the table {table!r} is being deleted, which takes Azure a minute; "
-    "then `blackboard init` makes a new one",
-    "AccountIsDisabled": "the account {account} is disabled",
-}
 
 
 class MissingTable(Unusable):
     """The account has no table of that name."""
 
 
-_KIND_OF: dict[str, type[Unavailable]] = {
-    "TableNotFound": MissingTable,
-    "TableBeingDeleted": Unavailable,  # until the deletion ends
+_OF_THE_TABLE: dict[str, tuple[type[Unavailable], str]] = {
+    "TableNotFound": (
+        MissingTable,
+        "there is no table {table!r} in {account} (make one with `blackboard init`)",
+    ),
+    "TableBeingDeleted": (
+        Unavailable,
+        (
+            "the table {table!r} is being deleted, which takes Azure a minute; "
+            "then `blackboard init` makes a new one"
+        ),
+    ),
+    "AccountIsDisabled": (Unusable, "the account {account} is disabled"),
 }
+"""Codes that mean the same for a batch and a page: the error, and its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +126,12 @@ class Errors:
         return f"something before {answer} (a proxy? check HTTPS_PROXY and NO_PROXY)"
 
     def _by_code(self, error: ServiceAnswer) -> TableError | None:
-        code = error.code
-        if code in _MESSAGES:
+        if error.code in _OF_THE_TABLE:
+            kind, message = _OF_THE_TABLE[error.code]
             account = self.address.account or self.address.endpoint
-            message = _MESSAGES[code].format(table=self.address.table, account=account)
-            return _KIND_OF.get(code, Unusable)(message)
-        if error.status in {401, 403} and (code or is_of_the_service(error.headers)):
-            return Unusable(self.credential.refusal(self.address, code))
+            return kind(message.format(table=self.address.table, account=account))
+        if error.status in {401, 403} and (error.code or is_of_the_service(error.headers)):
+            return Unusable(self.credential.refusal(self.address, error.code))
         return None
 
     def _unsent(self, error: Exception) -> TableError | None:
