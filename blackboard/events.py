@@ -466,7 +466,7 @@ class StoreChanged(BoardEvent, frozen=True, kw_only=True):
 
 
 class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
-    """Partitions of a group cannot be named, made, claimed or served; the others are served."""
+    """Partitions of a group cannot be named, made or served; the others are served."""
 
     kind = "group trouble"
     level = logging.WARNING

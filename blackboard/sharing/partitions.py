@@ -425,7 +425,7 @@ class GroupWorker:
         is late overrides nothing: it looks again when it is late no more.
         """
         assert self._racing is not None
-        try:
+        with suppress(TableError):  # the breaker reports it, and the next race decides
             while not self._stopping and self._racing.decide:
                 look = await self._look(at_workers=False)
                 picture = self._picture(look)
@@ -433,8 +433,6 @@ class GroupWorker:
                     await self._take(look, {*picture.free, *picture.stale} & {name})
                     break
                 await self.board.clock.sleep(self._pace.late_until - self.board.clock.monotonic())
-        except TableError as trouble:
-            self.events.emit(GroupTrouble, message=f"{name} cannot be claimed: {trouble}")
         return name in self.holdings.ids
 
     def _release_lost(self, name: str) -> None:
