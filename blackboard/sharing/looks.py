@@ -56,7 +56,7 @@ class Look:
                 leaving={member.owner for member in self.workers if not member.slots},
                 me=me,
                 begins=not any(
-                    (self.now - lock.since).total_seconds() > a_round
+                    abs(self.now - lock.since).total_seconds() > a_round
                     for lock in self.locks
                     if lock.id in held
                 ),
@@ -72,7 +72,8 @@ def _announced_for(member: Member) -> float:
 
 
 def _announced_twice(member: Member) -> bool:
-    return (member.seen - member.started).total_seconds() >= TWICE
+    """Also where the store's clock was set back between the two."""
+    return abs(member.seen - member.started).total_seconds() >= TWICE
 
 
 @dataclass(slots=True)

@@ -347,6 +347,22 @@ def test_workers_follow_the_clock_of_the_store_when_it_was_set(
     story(open_table=open_table)
 
 
+@above_the_store
+@sharing(lease="2m")
+async def test_a_worker_that_began_while_the_clock_was_ahead_gets_its_share_when_it_is_right(
+    group: Group,
+) -> None:
+    await group.join("ann")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    group.fleet.clock.jump(3600.0)
+    await group.fleet.turn(120.0)
+    await group.join("ben")
+    await group.fleet.turn(1.0)
+    group.fleet.clock.jump(-3600.0)
+    await group.fleet.turn(240.0)
+    assert group.log.counts == [6, 6]
+
+
 @sharing()
 async def test_what_is_stale_is_any_workers_after_a_round_and_not_before(group: Group) -> None:
     await group.join("ann")
@@ -429,16 +445,32 @@ async def test_a_worker_that_is_late_all_the_time_shares_with_one_that_joins(gro
     assert len(group.log.began) == 12 + 6, "nothing else has moved"
 
 
-@above_the_store
-@sharing()
-async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Group) -> None:
-    await group.join("ann", "ben")
-    await group.fleet.turn(INITIAL_DELAY + 2.0)
+async def some_die_soon_after_their_start(group: Group) -> None:
     for number in range(5):
         await group.join(f"weak-{number}")
         await group.fleet.turn(ROUND - 4.0)
         await group.hands[f"weak-{number}"].dies()
         await group.fleet.turn(ROUND)
+
+
+@above_the_store
+@sharing()
+async def test_a_worker_that_dies_soon_after_each_start_moves_nothing(group: Group) -> None:
+    await group.join("ann", "ben")
+    await group.fleet.turn(INITIAL_DELAY + 2.0)
+    await some_die_soon_after_their_start(group)
+    assert len(group.log.began) == 12
+
+
+@above_the_store
+@sharing()
+async def test_nor_does_it_where_all_was_taken_while_the_clock_was_ahead(group: Group) -> None:
+    group.fleet.clock.jump(3600.0)
+    await group.join("ann", "ben")
+    await group.fleet.turn(ROUND)
+    group.fleet.clock.jump(-3600.0)
+    await group.fleet.turn(5 * ROUND)
+    await some_die_soon_after_their_start(group)
     assert len(group.log.began) == 12
 
 
