@@ -201,7 +201,7 @@ class Election(OfOneProcess):
         """Lists of a ring that were sent, by the keys of their rows, and from when they are late.
         """
         self._ends_at_sigterm = ends_at_sigterm
-        self._patience = (resigns_within or self.lease).total_seconds()
+        self._resigns_within = (resigns_within or self.lease).total_seconds()
         self._block: sigterm.OfTask | None = None
         self._left: asyncio.Task[None] | None = None
         self._board_closed = False
@@ -267,7 +267,7 @@ class Election(OfOneProcess):
         traceback: TracebackType | None,
     ) -> None:
         """Resigns and leaves. A cancellation meanwhile waits for that, for twice `resigns_within`
-        at the most.
+        and a check at the most.
         """
         leaving = self._begin_to_leave()
         cancelled = problem if isinstance(problem, asyncio.CancelledError) else None
@@ -303,7 +303,7 @@ class Election(OfOneProcess):
 
     async def _leave(self) -> None:
         """Ends the check under way, then releases the lock."""
-        await asyncio.wait([self._working], timeout=self._patience)
+        await asyncio.wait([self._working], timeout=self._resigns_within)
         self._working.cancel()
         await asyncio.wait([self._working])
         if self.kind is not election.ElectionKind.MUTEX:
@@ -595,7 +595,7 @@ class Election(OfOneProcess):
         ended = Ended(outcome=Outcome.CANCELLED, error=term.lost.reason)
         finished = FinishedRun(claim=term.lost.claim, ended=ended, requeue=True)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._resigns_within):
                 await release(self._board, [finished])
 
 

@@ -318,8 +318,8 @@ class RedisBus:
         state = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
         if not isinstance(problem, RedisError | OSError):
             state = "is away, or something else answers, or garbles its replies"
-        told = f"Redis {state}: {text} ({self._where}, as {REDIS_URL} or url in [redis] says)"
-        trouble = _Trouble(told, failures, retry_at)
+        message = f"Redis {state}: {text} ({self._where}, as {REDIS_URL} or url in [redis] says)"
+        trouble = _Trouble(message, failures, retry_at)
         was_up = not self._down
         self._down[part] = trouble
         self._has_failed.set()
