@@ -98,7 +98,7 @@ def beside(url: str, name: str) -> str | None:
     if file is None:
         return None
     kind, rest = _parts(url)
-    another = str(file.with_name(name))
+    another = str(file.parent / name)
     return another if kind == "path" else f"sqlite:{another}?{_split(rest)[1]}"
 
 

@@ -84,7 +84,7 @@ class Connection:
         if host is None:
             raise _unreadable("its TableEndpoint is not an address")
         for address in (host, _text(fields, "endpointsuffix"), _text(fields, "accountendpoint")):
-            refuse_cosmos(urlsplit(address).netloc or address)
+            refuse_cosmos(address.rpartition("//")[2])
         if _text(fields, "usedevelopmentstorage").lower() == "true":
             return cls(account=EMULATOR, key=Secret(EMULATOR_KEY))
         connection = cls(

@@ -133,6 +133,7 @@ REFUSED: list[tuple[str, str, type[BlackboardError], str]] = [
     (ANN, f"AccountName=ann;AccountKey={KEY[:-3]}", BadInput, "not whole"),
     (ANN, f"AccountName=ann;AccountKey=*{KEY}", BadInput, "not whole"),
     (ANN, f"TableEndpoint=https://[;{SIGNED}", BadInput, "TableEndpoint is not an address"),
+    (ANN, f"AccountName=bob;AccountEndpoint=https://[;AccountKey={KEY}", BadInput, "account bob"),
     (ANN, f"TableEndpoint=ann;{SIGNED}", BadInput, "TableEndpoint is not an address"),
     (
         ANN,

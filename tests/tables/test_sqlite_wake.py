@@ -89,6 +89,7 @@ def test_a_file_is_the_same_by_whatever_link_it_is_named(file: Path, tmp_path: P
 
     asyncio.run(work())
     assert beside(str(link), "scratch.db") == str(file.parent / "scratch.db")
+    assert beside("/", "scratch.db") == "/scratch.db"
 
 
 def test_a_file_that_is_named_alike_is_another_one(file: Path) -> None:
