@@ -172,6 +172,9 @@ _PRINCIPAL = ("AZURE_CLIENT_SECRET", _CERTIFICATE)
 TOKEN_WITHIN = 10.0
 """Seconds to wait for a token: `az` takes several. The time limit of the request that waits for it
 begins when that is sent."""
+REFRESHED_WITHIN = 2.0
+"""The same while the last token is valid: where the service that gives tokens is in trouble,
+azure-identity asks it for long, and all renewals wait for that."""
 
 ASK_AGAIN = 5.0
 """Seconds after a failure until a token is asked for again."""
@@ -207,23 +210,31 @@ class Tokens(AsyncTokenCredential):
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
         if self._failed is None or self._clock.monotonic() > self._failed[0] + ASK_AGAIN:
+            within = TOKEN_WITHIN if self._valid is None else REFRESHED_WITHIN
             try:
-                self._last, self._failed = await self._asked(*scopes, **options), None
+                self._last, self._failed = await self._asked(within, *scopes, **options), None
             except NoToken as failure:
                 self._failed = self._clock.monotonic(), failure
             else:
                 return self._last  # it is valid also where this host's clock is wrong
-        if self._last is not None and self._last.expires_on > self._clock.now().timestamp():
-            return self._last
+        if (valid := self._valid) is not None:
+            return valid
         assert self._failed is not None
         raise self._failed[1]
 
-    async def _asked(self, *scopes: str, **options: Any) -> AccessToken:
+    @property
+    def _valid(self) -> AccessToken | None:
+        """The last token, while it is valid by the clock of this host."""
+        last = self._last
+        is_valid = last is not None and last.expires_on > self._clock.now().timestamp()
+        return last if is_valid else None
+
+    async def _asked(self, within: float, *scopes: str, **options: Any) -> AccessToken:
         try:
-            async with asyncio.timeout(TOKEN_WITHIN):
+            async with asyncio.timeout(within):
                 return await self._source.get_token(*scopes, **options)
         except TimeoutError:
-            raise NoToken(f"no answer within {TOKEN_WITHIN:g} s", may_pass=True) from None
+            raise NoToken(f"no answer within {within:g} s", may_pass=True) from None
         except OSError as error:
             raise NoToken(
                 error.strerror or "", may_pass=isinstance(error, ConnectionError)

@@ -23,6 +23,7 @@ from blackboard.tables.azure_credentials import (
 from blackboard.tables.azure_transport import AzureTransport
 from tests.support.clocks import ManualClock
 from tests.support.identity_servers import AUDIENCE, Giver, giving
+from tests.support.patience import patience
 
 ANN = "https://ann.table.core.windows.net/town"
 
@@ -169,6 +170,7 @@ class Source(Failing):
 
 def test_a_good_token_is_used_while_no_other_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 0.01)
+    monkeypatch.setattr(azure_credentials, "REFRESHED_WITHIN", 0.01)
     clock = ManualClock()
     source = Source(clock)
 
@@ -184,6 +186,25 @@ def test_a_good_token_is_used_while_no_other_is_given(monkeypatch: pytest.Monkey
         source.answers = True
         clock.advance(azure_credentials.ASK_AGAIN + 1)
         assert (await tokens.get_token("scope")).token == "token"
+
+    asyncio.run(story())
+
+
+def test_no_request_waits_long_for_a_token_while_the_last_one_is_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or leaders would lose their terms while the service that gives tokens is away."""
+    monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 2 * patience(20))
+    monkeypatch.setattr(azure_credentials, "REFRESHED_WITHIN", 0.01)
+    source = Source(ManualClock())
+
+    async def story() -> None:
+        tokens = Tokens(source, source.clock)
+        await tokens.get_token("scope")
+        source.answers = False
+        async with asyncio.timeout(patience(20)):
+            assert (await tokens.get_token("scope")).token == "token"
+        assert source.asked == 2
 
     asyncio.run(story())
 
