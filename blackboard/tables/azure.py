@@ -23,9 +23,10 @@ from blackboard.clock import Clock
 from blackboard.errors import MissingStore
 from blackboard.table import Etag, Op, Row, Unavailable
 from blackboard.tables.azure_address import AzureAddress
+from blackboard.tables.azure_connections import proxy_of
 from blackboard.tables.azure_credentials import Credential
 from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
-from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
+from blackboard.tables.azure_transport import AzureTransport, policies
 from blackboard.tables.azure_wire import (
     ACCEPTED,
     OK,

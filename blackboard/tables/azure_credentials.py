@@ -239,6 +239,8 @@ class Tokens(AsyncTokenCredential):
             raise NoToken(
                 error.strerror or "", may_pass=isinstance(error, ConnectionError)
             ) from None
+        except BadInput as problem:  # the environment names no good proxy
+            raise NoToken(str(problem)) from None
         except (AzureError, ValueError) as error:
             code = _ENTRA_CODE.search(str(error))
             unanswered = isinstance(error, ServiceRequestError | ServiceResponseError)
@@ -358,11 +360,14 @@ def _from_connection(
 def _of_a_principal(variable: str) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
+    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - as that
+
+    connections = TokenConnections()
     try:
         source = (
-            aio.WorkloadIdentityCredential()
+            aio.WorkloadIdentityCredential(transport=connections)
             if variable == _TOKEN_FILE
-            else aio.EnvironmentCredential()
+            else aio.EnvironmentCredential(transport=connections)
         )
     except (ValueError, TypeError, OSError):  # a TypeError: its key needs a password, or has none
         problem = "what it names cannot be used"
@@ -379,9 +384,12 @@ def _of_a_principal(variable: str) -> Credential:
 def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
+    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - as that
+
     who = "the managed identity of " + ("AZURE_CLIENT_ID" if client_id else "this host")
     advice = f"it must be assigned to this host; or set {CONNECTION_STRING}"
-    sources: list[AsyncTokenCredential] = [aio.ManagedIdentityCredential(client_id=client_id)]
+    managed = aio.ManagedIdentityCredential(client_id=client_id, transport=TokenConnections())
+    sources: list[AsyncTokenCredential] = [managed]
     if interactive:
         who += ", az or azd"
         advice = f"run az login, or set {CONNECTION_STRING}"

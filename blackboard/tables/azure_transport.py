@@ -16,7 +16,6 @@ from datetime import datetime
 from email.utils import format_datetime
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.pipeline import PipelineRequest
@@ -25,13 +24,12 @@ from azure.core.pipeline.policies import (
     AzureSasCredentialPolicy,
     SansIOHTTPPolicy,
 )
-from azure.core.pipeline.transport import AioHttpTransport
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput
 from blackboard.table import Requests
 from blackboard.tables.azure_clock import ServiceClock, date_of
+from blackboard.tables.azure_connections import AzureConnections
 from blackboard.tables.azure_credentials import Tokens
 from blackboard.tables.azure_wire import is_of_the_service
 
@@ -47,28 +45,7 @@ SCOPE = "https://storage.azure.com/.default"
 logging.getLogger("azure").addHandler(logging.NullHandler())  # errors are raised, not logged
 
 
-def proxy_of(endpoint: str) -> str | None:
-    """The proxy that the environment names for an account, as `HTTPS_PROXY` and `NO_PROXY` do.
-    Nothing else of the environment is used: the passwords in `~/.netrc` are for other programs.
-    Raises BadInput for what is not an address; it is not repeated, since it may hold a secret.
-    """
-    parts = urlsplit(endpoint)
-    named = getproxies().get(parts.scheme)
-    if not named or proxy_bypass(parts.hostname or ""):
-        return None
-    address = named if "://" in named else f"http://{named}"
-    try:
-        proxy = urlsplit(address)
-        is_good = proxy.scheme in {"http", "https"} and bool(proxy.hostname) and proxy.port != 0
-    except ValueError:
-        is_good = False
-    if not is_good:
-        name = f"{parts.scheme.upper()}_PROXY"
-        raise BadInput(name, "it is not an address of a proxy", "as in http://HOST:PORT")
-    return address
-
-
-class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
+class AzureTransport(AzureConnections):
     """The connections to one account."""
 
     commit_timeout: ClassVar[float] = COMMIT
@@ -78,7 +55,6 @@ class AzureTransport(AioHttpTransport):  # type: ignore[misc] # its module loads
         super().__init__(
             connection_timeout=CONNECT,
             read_timeout=self.page_timeout,
-            use_env_settings=False,
             **config,
         )
         self.proxy = proxy

@@ -50,7 +50,7 @@ class Giver:
     token: str
     status: int = 200
     asked: list[dict[str, str]] = field(default_factory=list)
-    """The queries that arrived, with the secret header of each."""
+    """The queries that arrived, with the secret header, and the authorization, of each."""
     port: int = 0
 
     @property
@@ -76,7 +76,11 @@ def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             query = {name: text[0] for name, text in parse_qs(urlsplit(self.path).query).items()}
-            giver.asked.append(query | {"header": self.headers["X-IDENTITY-HEADER"] or ""})
+            giver.asked.append(
+                query
+                | {"header": self.headers["X-IDENTITY-HEADER"] or ""}
+                | {"authorization": self.headers["Authorization"] or ""}
+            )
             body = giver.answer()
             self.send_response(giver.status)
             self.send_header("Content-Type", "application/json")

@@ -21,8 +21,9 @@ from blackboard.table import Busy, Insert, Refused, TableError, Unavailable, Unk
 from blackboard.tables import azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
+from blackboard.tables.azure_connections import proxy_of
 from blackboard.tables.azure_credentials import credential_for
-from blackboard.tables.azure_transport import AzureTransport, proxy_of
+from blackboard.tables.azure_transport import AzureTransport
 from tests.support.clocks import START
 from tests.support.stores import rows_of
 

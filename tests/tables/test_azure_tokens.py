@@ -10,6 +10,7 @@ from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
+from blackboard.errors import BadInput
 from blackboard.tables import azure_credentials
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
@@ -130,6 +131,7 @@ WAYS: list[tuple[BaseException | None, str, bool]] = [
     (ClientAuthenticationError("canary"), "", False),
     (ServiceRequestError("canary"), "", True),
     (ValueError("canary"), "", False),
+    (BadInput("HTTPS_PROXY", "it is none"), "HTTPS_PROXY: it is none", False),
     (NO_FILE, "No such file or directory", False),
     (ConnectionRefusedError(111, "Connection refused"), "Connection refused", True),
     (None, "no answer within 0.01 s", True),
