@@ -46,7 +46,7 @@ BETWEEN_LOOKS = 2.0
 ALL_AGAIN = 60.0
 """Seconds between two looks at the runs of all items, also of those that have not changed."""
 BEHIND = timedelta(minutes=10)
-"""How long before it is written a run may have stopped, by its worker's clock, to be shown."""
+"""How long before the last look a run may have stopped, by its worker's clock, to be shown."""
 
 OUTCOMES = [outcome.value for outcome in Outcome]
 
@@ -271,6 +271,9 @@ class _RecentRuns:
         self._clock = clock
         self._etags: dict[str, str] = {}
         self._all_at = clock.monotonic()
+        self._looked_at: datetime | None = None
+        """The store's time at the last look. The next may come late: while the machine was
+        suspended, or the store was away, there was none."""
         self._known: dict[tuple[str, int], datetime] = {}
         """When each run stopped, by its id and fence."""
 
@@ -279,10 +282,11 @@ class _RecentRuns:
         if self._clock.monotonic() >= self._all_at:
             self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
         changed = [item for item in items if self._etags.get(item.id) != item.etag]
-        since = await self._board.table.now() - BEHIND
+        now = await self._board.table.now()
+        since = min(now, self._looked_at or now) - BEHIND
         query = replace(self._query, since=max(since, self._query.since or since))
         listed, _ = await newest_runs(self._board, changed, query, limit=MOST)
-        self._etags = {item.id: item.etag for item in items}
+        self._etags, self._looked_at = {item.id: item.etag for item in items}, now
         self._known = {key: stop for key, stop in self._known.items() if stop >= since}
         return self.unknown([run for _, run in listed])
 

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -528,6 +529,21 @@ def test_a_run_that_comes_back_late_is_shown_again_while_runs_are_followed(
     Looks(monkeypatch, last=4, after=after, ahead=lambda look: 60.0 * look)
     lines = towns("log", "keene", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[4] for line in lines] == ["failed", "abandoned", "superseded"]
+
+
+def test_runs_that_end_while_no_look_is_possible_are_shown_by_the_next(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the machine is suspended, or the store is away from this host alone."""
+    monkeypatch.setattr(log, "BEHIND", timedelta(milliseconds=1))
+
+    def run_long_ago() -> None:
+        runs_again(towns)()
+        time.sleep(0.1)
+
+    Looks(monkeypatch, last=3, after={1: run_long_ago, 2: run_long_ago})
+    lines = towns("log", "--follow", "-n", "1").out.splitlines()
+    assert [line.split()[2] for line in lines] == ["backup", "keene", "keene"]
 
 
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(
