@@ -8,6 +8,7 @@ caller of `opened_file` needs one.
 
 import errno
 import os
+import select
 import stat
 import sys
 from contextlib import nullcontext
@@ -18,6 +19,8 @@ from blackboard.errors import BadInput
 
 LARGEST_FILE = 64 << 20
 """The most bytes of a file of settings or items, or of a crontab."""
+_AT_ONCE = 1 << 20
+"""The most bytes of a read."""
 
 
 def read_text(file: Path | None, *, field: str) -> str:
@@ -37,12 +40,30 @@ def read_bytes(file: Path | None, *, field: str) -> bytes:
     name = file or "the standard input"
     try:
         with opened_file(file) if file else nullcontext(sys.stdin.buffer) as stream:
-            data = stream.read(LARGEST_FILE + 1)
+            data = _read(stream)
     except OSError as error:
         raise BadInput(field, f"{name}: {error.strerror}", "name a file that can be read") from None
     if len(data) > LARGEST_FILE:
         raise BadInput(field, f"{name} has more than {LARGEST_FILE:,} bytes", "divide it")
     return data
+
+
+def _read(stream: BinaryIO) -> bytes:
+    """All of a stream, or more than `LARGEST_FILE` bytes of it. Waits for a pipe that another
+    program has made non-blocking, as ssh does with what it shares with its caller.
+    """
+    raw, data = getattr(stream, "raw", stream), bytearray()
+    while len(data) <= LARGEST_FILE:
+        part = raw.read(_AT_ONCE)
+        if part is None:
+            waits = select.poll()
+            waits.register(raw.fileno(), select.POLLIN)
+            waits.poll()
+        elif part:
+            data += part
+        else:
+            break
+    return bytes(data)
 
 
 def opened_file(file: Path) -> BinaryIO:

@@ -13,13 +13,13 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from blackboard import __version__
 from blackboard.cli.options import Chosen, as_typed, common
+from blackboard.cli.streams import NOT_WRITTEN, UNREAD, flushed, open_streams
 from blackboard.display.escaping import one_line
 from blackboard.errors import BlackboardError, lacking_package
 from blackboard.runners.interpreter import reset_signals
@@ -27,11 +27,6 @@ from blackboard.runners.interpreter import reset_signals
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-NOT_WRITTEN = 2
-"""The exit code of a command whose output is lost."""
-UNREAD = 128 + signal.SIGPIPE
-"""The exit code of a command whose output goes to a pipe that nothing reads: as SIGPIPE ends other
-programs. Python ignores that signal, which sockets may cause, too."""
 INTERRUPTED = "interrupted", 130
 _OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
 
@@ -179,14 +174,14 @@ def main() -> None:
     reset_signals([signal.SIGCHLD])  # not SIGHUP and others, which `nohup` and shells ignore
     if os.getpid() == 1:
         _end_when_asked()
-    streams = _open_streams()
+    streams = open_streams()
     try:
         code = called()
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     finally:
         _leave_threads(code, streams)
-    sys.exit(_flushed(code, streams))
+    sys.exit(flushed(code, streams))
 
 
 def _end_when_asked() -> None:
@@ -196,39 +191,6 @@ def _end_when_asked() -> None:
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:
             signal.signal(ending, lambda number, _frame: os._exit(128 + number))
-
-
-def _open_streams() -> tuple[TextIO, TextIO]:
-    """Opens the streams that the caller has closed. What is written to stderr is discarded; what is
-    written to stdout fails, as on a full disk: a command that cannot answer has not succeeded.
-    Returns stdout and stderr: a handler may put others in their place.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            flags = os.O_WRONLY if name == "stderr" else os.O_RDONLY
-            stream = open(os.open(os.devnull, flags), mode, encoding="utf-8")  # noqa: SIM115, PTH123
-            setattr(sys, name, stream)
-    return sys.stdout, sys.stderr
-
-
-def _flushed(code: int, streams: tuple[TextIO, TextIO]) -> int:
-    """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
-    be written is not tried again as Python ends. Stderr still has what it did not take, such as
-    lines of a log: they are lost, and do not count. A stream that jobs have put in the place of one
-    may have the output; one that they have closed, or detached from its buffer, has nothing left.
-    """
-    out, err = streams
-    for now, stream in ((sys.stdout, out), (sys.stderr, err)):
-        for each in (now, stream) if isinstance(now, TextIOWrapper) else (stream,):
-            try:
-                each.flush()
-            except OSError as problem:
-                if stream is out:
-                    code = code or (UNREAD if isinstance(problem, BrokenPipeError) else NOT_WRITTEN)
-                os.dup2(os.open(os.devnull, os.O_WRONLY), each.fileno())
-            except ValueError:
-                continue
-    return code
 
 
 def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
@@ -243,7 +205,7 @@ def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
     problem = sys.exc_info()[1]
     if problem is not None:
         sys.excepthook(type(problem), problem, problem.__traceback__)
-    os._exit(_flushed(code, streams))
+    os._exit(flushed(code, streams))
 
 
 def called(args: list[str] | None = None) -> int:
@@ -255,20 +217,27 @@ def called(args: list[str] | None = None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
-    except click.exceptions.Abort:
+    except click.exceptions.Abort as abort:
+        if isinstance(abort.__cause__, EOFError):  # to click, the end of an input
+            return _failed_by(abort.__cause__)
         warnings.simplefilter("ignore")  # of coroutines that were made, and could not begin
         return _failed(*INTERRUPTED)
     except click.ClickException as error:
         return _failed(_usage(error), error.exit_code)
     except BlackboardError as error:
         return _failed(as_typed(str(error)), error.exit_code)
-    except Exception as error:
-        failure = _failure(error)
-        if failure is None:
-            raise
-        message, code = failure
-        return _failed(as_typed(message), code)
+    except Exception as error:  # noqa: BLE001 - an unexpected one is raised again
+        return _failed_by(error)
     return result if isinstance(result, int) else 0
+
+
+def _failed_by(error: Exception) -> int:
+    """Says what is wrong; the exit code. Raises an unexpected error again."""
+    failure = _failure(error)
+    if failure is None:
+        raise error
+    message, code = failure
+    return _failed(as_typed(message), code)
 
 
 def _failure(error: Exception) -> tuple[str, int] | None:
@@ -280,6 +249,9 @@ def _failure(error: Exception) -> tuple[str, int] | None:
         return f"this process may not have more {lacking}", 2
     if isinstance(error, ModuleNotFoundError) and (problem := lacking_package(error)):
         return problem, 2
+    if isinstance(error, EOFError) and "marshal" in str(error):
+        remedy = "remove the folders __pycache__ beside the modules that are imported"
+        return f"a compiled module is cut off, as on a full disk ({remedy})", 2
     from blackboard.table import Refused, TableError, Unusable  # noqa: PLC0415 - not for --help
 
     match error:

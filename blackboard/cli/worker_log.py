@@ -28,6 +28,7 @@ from typing import Final, Literal, TextIO
 
 import msgspec
 
+from blackboard.cli.streams import write_all
 from blackboard.clock import Clock
 from blackboard.display.escaping import shown_json
 from blackboard.emitter import Subscriber
@@ -102,7 +103,7 @@ class Unblocked(io.RawIOBase):
 
     def write(self, data: bytes) -> int:  # type: ignore[override] # what a TextIOWrapper writes
         if os.getpid() != self._process:  # a fork has no thread
-            _write_all(self._descriptor, data)
+            write_all(self._descriptor, data)
             return len(data)
         with self._changed:
             if self._size or not self._has_written(data):
@@ -141,7 +142,7 @@ class Unblocked(io.RawIOBase):
                     size += len(lines[-1])
             problem = None
             try:
-                _write_all(self._descriptor, b"".join(lines))
+                write_all(self._descriptor, b"".join(lines))
             except OSError as found:
                 problem = found
             with self._changed:
@@ -159,16 +160,6 @@ def _opened_again(descriptor: int) -> int | None:
         return os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)
     except OSError:  # not Linux, or the pipe belongs to another user
         return None
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # another process made it non-blocking
-            waits = select.poll()
-            waits.register(descriptor, select.POLLOUT)
-            waits.poll()
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """Commands whose streams are full, closed, or of another encoding, and whose folder is gone."""
 
+import fcntl
+import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+import termios
 import tomllib
 from contextlib import closing
 from http.client import HTTPConnection
@@ -66,6 +69,82 @@ def test_output_that_a_full_disk_does_not_take_is_said(town: CommandLine, args: 
     done = shell(town.folder, f"{COMMAND} {args} > /dev/full")
     assert (done.returncode, done.stderr.startswith(FULL)) == (2, True)
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_of_which_a_disk_takes_a_part_is_said(tmp_path: Path, unbuffered: str) -> None:
+    """Where Python is to write at once, as in a container, too: it drops the rest of a write."""
+    line = f"ulimit -f 1; {COMMAND} worker --help > help"
+    done = shell(tmp_path, line, PYTHONUNBUFFERED=unbuffered, PYTHONDONTWRITEBYTECODE="1")
+    assert (tmp_path / "help").stat().st_size > 0
+    assert done.returncode == 2
+    assert done.stderr.startswith("blackboard: the output cannot be written: File too large")
+
+
+def test_a_compiled_module_that_a_full_disk_cut_off_is_said(tmp_path: Path) -> None:
+    compiled = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
+    assert shell(tmp_path, f"{COMMAND} show --help", **compiled).returncode == 0
+    (module,) = tmp_path.rglob("cli/show.*.pyc")
+    os.truncate(module, 100)
+    done = shell(tmp_path, f"{COMMAND} show --help", **compiled)
+    assert done.returncode == 2
+    assert "blackboard: a compiled module is cut off" in done.stderr
+
+
+LINES = 3_000
+CRONTAB = "".join(f"# town-{number}\n{number % 60} 3 * * * true\n" for number in range(LINES))
+
+
+def left_in(pipe: int) -> int:
+    """The bytes of a pipe that were not read yet."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_another_program_made_non_blocking_gets_all_output(
+    town: CommandLine, unbuffered: str
+) -> None:
+    """As ssh does with the streams that it shares with its caller."""
+    town.write(CRONTAB, "crontab")
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    command = [sys.executable, "-m", "blackboard", "import-crontab", "crontab"]
+    with subprocess.Popen(
+        command,
+        cwd=town.folder,
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+    ) as process:
+        os.close(writes)
+        most = fcntl.fcntl(reads, fcntl.F_GETPIPE_SZ)
+        full = "the pipe is full"
+        eventually(lambda: left_in(reads) == most or process.poll() is not None, full)
+        with os.fdopen(reads, "rb") as stream:
+            assert len(tomllib.load(stream)["items"]) == LINES
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_a_pipe_that_another_program_made_non_blocking_is_read_to_its_end(
+    town: CommandLine,
+) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    command = [sys.executable, "-m", "blackboard", "import-crontab", "-", "--json"]
+    first, second = CRONTAB[:1_000], CRONTAB[1_000:]
+    with subprocess.Popen(
+        command, cwd=town.folder, stdin=reads, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        with os.fdopen(writes, "wb", buffering=0) as stream:
+            stream.write(first.encode())
+            eventually(lambda: not left_in(reads) or process.poll() is not None, "it is read")
+            os.close(reads)
+            stream.write(second.encode())
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, b"")
+    assert len(json.loads(out)) == LINES
 
 
 @pytest.mark.parametrize("args", ["show --json", "pause --json davis", "--help"])
