@@ -276,6 +276,8 @@ def _lacking(error: BaseException) -> str:
     match error:
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             return "open files (`ulimit -n`)"
+        case BlockingIOError():  # of a fork: no stream or file here is non-blocking
+            return "processes (`ulimit -u`, or the limit of its container)"
         case MemoryError() | OSError(errno=errno.ENOMEM):
             return "memory (`ulimit -v`, or the limit of its container)"
         case ImportError(msg=message) if "failed to map segment" in message:

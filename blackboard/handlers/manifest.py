@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -120,8 +120,8 @@ def _keep(file: Path, manifest: Manifest) -> None:
 
 
 def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
-    """The description that a process of its own writes."""
-    with tempfile.TemporaryFile() as answer:
+    """The description that a process of its own writes. Raises BadInput where it does not."""
+    with _temporary_file() as answer:
         main = program("from blackboard.handlers.manifest import main; main()")
         try:
             ended = subprocess.run(  # noqa: S603 - this Python
@@ -144,6 +144,15 @@ def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
             raise BadInput("jobs", problem, "`blackboard types --check` shows why") from None
 
 
+def _temporary_file() -> IO[bytes]:
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as problem:
+        reason = f"no temporary file can be made: {problem.strerror}"
+        remedy = "name a folder for it: TMPDIR in the environment"
+        raise BadInput("jobs", reason, remedy) from None
+
+
 def main() -> None:
     """In a process of its own: describes jobs."""
     number, base, *jobs = sys.argv[1:]
@@ -151,7 +160,8 @@ def main() -> None:
         manifest = described(jobs, Path(base))
     except BadInput as problem:
         manifest = Manifest(problem=(problem.field, problem.problem, problem.remedy))
-    os.write(int(number), msgspec.json.encode(manifest))
+    with open(int(number), "wb") as answer:  # noqa: PTH123 - a descriptor
+        answer.write(msgspec.json.encode(manifest))
     os._exit(0)  # threads that the jobs have begun are not waited for
 
 

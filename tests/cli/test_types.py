@@ -1,5 +1,7 @@
 """`types`; and commands that need the types of jobs, and import none."""
 
+import errno
+import os
 import sys
 import textwrap
 from collections.abc import Callable
@@ -114,6 +116,28 @@ def test_who_has_no_home_has_no_cache(
     assert "report" in town("types").out
     with pytest.raises(BadInput, match="XDG_CACHE_HOME: it is not set"):
         cache_folder()
+
+
+def test_without_a_folder_for_temporary_files_the_types_are_not_known(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose files are read-only."""
+    monkeypatch.setattr("tempfile.tempdir", str(town.folder / "nowhere"))
+    words = "jobs: no temporary file can be made: No such file or directory (name a folder for it: "
+    assert words in town.refused("types")
+    assert f"warning: {words}" in town("show", "--json").err
+    assert f"warning: {words}" in town("add", "a", "--type", "report", "--every", "1h").err
+
+
+def test_a_process_that_the_system_refuses_is_said(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr("subprocess.run", refused)
+    words = "this process may not have more processes (`ulimit -u`, or the limit of its container)"
+    assert town.refused("types") == words
 
 
 def test_a_change_of_the_jobs_is_seen(town: CommandLine) -> None:
