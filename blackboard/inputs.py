@@ -8,7 +8,6 @@ template engine's, is taken as a plain one.
 
 import json
 import os
-import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,9 +18,7 @@ from types import NoneType, UnionType
 from typing import (
     Any,
     Literal,
-    NamedTuple,
     ParamSpec,
-    Self,
     TypeVar,
     Union,
     get_args,
@@ -55,8 +52,6 @@ LONGEST_TEXT = 1_000
 """The most characters of an id, a reason, or the name of a person or program that acts."""
 LARGEST_PARAMS = 1 << 20
 """Bytes of JSON that params must stay below, in any store."""
-LOOPBACK = "127.0.0.1"
-HIGHEST_PORT = 65_535
 
 
 def check_id(text: str) -> str:
@@ -153,58 +148,6 @@ def number_of(text: str, *, digits: int = 9) -> int | None:
     """The number that a text of at most `digits` decimal digits means; None: it is none."""
     is_number = text.isascii() and text.isdigit() and len(text) <= digits
     return int(text) if is_number else None
-
-
-def _host_of(text: str) -> str | None:
-    """The host that is written before a port, an IPv6 address without its brackets; None: what is
-    written is neither that nor a name.
-    """
-    if not set(text) & set("[]:"):
-        return text
-    address = text[1:-1]
-    try:
-        socket.inet_pton(socket.AF_INET6, address.partition("%")[0])
-    except (OSError, ValueError):
-        return None
-    return address if text == f"[{address}]" else None
-
-
-class Endpoint(NamedTuple):
-    """Where a process listens."""
-
-    host: str
-    port: int
-    """0: any that is free."""
-
-    @classmethod
-    def parse(cls, text: str, field: str, *, processes: int = 1) -> Self:
-        """Reads `PORT` or `HOST:PORT`, that of the first of some processes; the host may be an IPv6
-        address in brackets. Raises BadInput.
-        """
-        before, _, port = text.rpartition(":")
-        host, number = _host_of(before), number_of(port)
-        last = (number or 0) + (processes - 1) * bool(number)
-        if host is None or number is None or last > HIGHEST_PORT:
-            ports = f" for {processes} processes" if processes > 1 else ""
-            remedy = f"a port up to {HIGHEST_PORT}{ports}, HOST:PORT, or as [::1]:PORT"
-            raise BadInput(field, f"{text!r} is not an address with a port", remedy)
-        return cls(host or LOOPBACK, number)
-
-    def of(self, number: int) -> "Endpoint":
-        """The endpoint of the process with this number, counted from 0."""
-        return self._replace(port=self.port + number) if self.port else self
-
-    def unusable(self, field: str, problem: OSError | UnicodeError) -> BadInput:
-        """Why a process cannot listen there. A UnicodeError is about a name that no host has."""
-        why = "there is no such host"
-        if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
-            why = os.strerror(problem.errno or 0)  # the text of asyncio has the address, too
-        remedy = "another port, 0 for any that is free, or another host"
-        return BadInput(field, f"{self} cannot be used: {why}", remedy)
-
-    def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:

@@ -16,8 +16,8 @@ from blackboard.board import Board
 from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit, if_writable, note
 from blackboard.cli.session import Session, interrupted_by
+from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
-from blackboard.inputs import Endpoint
 from blackboard.runners.secrets import WEB_TOKEN
 
 if TYPE_CHECKING:

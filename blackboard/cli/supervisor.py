@@ -19,7 +19,7 @@ from contextvars import Context
 
 from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
-from blackboard.inputs import Endpoint
+from blackboard.endpoint import Endpoint
 from blackboard.rules.breaker import RESTARTS
 from blackboard.runners.commands import send_signal
 from blackboard.runners.interpreter import python

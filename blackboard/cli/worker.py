@@ -31,11 +31,11 @@ from blackboard.cli.session import Session, collect_seldom
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.emitter import EventEmitter
+from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
-from blackboard.inputs import Endpoint
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.logs import emitting_info

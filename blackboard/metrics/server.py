@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from blackboard.inputs import Endpoint
+from blackboard.endpoint import Endpoint
 from blackboard.metrics.worker import WorkerMetrics
 
 WITHIN = 5.0

@@ -1,9 +1,12 @@
 """Where a process listens, as people write it."""
 
+import errno
+import os
+
 import pytest
 
+from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
-from blackboard.inputs import Endpoint
 
 
 @pytest.mark.parametrize(
@@ -41,3 +44,16 @@ def test_what_has_no_port_is_refused(text: str, processes: int) -> None:
     with pytest.raises(BadInput, match=r"metrics: .* is not an address with a port") as refused:
         Endpoint.parse(text, "metrics", processes=processes)
     assert "a port up to 65535" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        OSError(errno.EADDRNOTAVAIL, "error while attempting to bind on address ('10.7.7.7', 80)"),
+        OSError("could not bind on any address out of [('10.7.7.7', 80)]"),
+    ],
+)
+def test_an_address_of_another_host_cannot_be_used(problem: OSError) -> None:
+    """As asyncio says it, and as it does from Python 3.13 on."""
+    refused = Endpoint("10.7.7.7", 80).unusable("metrics", problem)
+    assert refused.problem == f"10.7.7.7:80 cannot be used: {os.strerror(errno.EADDRNOTAVAIL)}"

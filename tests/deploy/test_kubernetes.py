@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from blackboard import settings
-from blackboard.inputs import Endpoint
+from blackboard.endpoint import Endpoint
 from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics
 from blackboard.runners.secrets import WEB_TOKEN

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from blackboard.inputs import LOOPBACK
+from blackboard.endpoint import LOOPBACK
 from blackboard.metrics import MOST_NAMES
 from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics

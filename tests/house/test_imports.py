@@ -23,7 +23,7 @@ LAYERS = {
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard inputs handlers handlers.* runners runners.* records events emitter "
+        "blackboard inputs endpoint handlers handlers.* runners runners.* records events emitter "
         "tables tables.* stores"
     ),
     "the worker, and those who look at a board": (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
 from blackboard.events import StoreChanged, Walked
-from blackboard.inputs import Endpoint
 from blackboard.metrics import server
 from blackboard.metrics.server import (
     LARGEST,

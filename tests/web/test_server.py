@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blackboard import open_blocking
 from blackboard.cli.serve import listener_on
-from blackboard.inputs import Endpoint
+from blackboard.endpoint import Endpoint
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import server
 from blackboard.web.server import PageServer, most_connections
