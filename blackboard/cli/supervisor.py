@@ -115,20 +115,26 @@ def supervise(count: int, *, restart: bool, endpoint: Endpoint | None = None) ->
         return asyncio.run(supervised())
 
 
-def when_abandoned(stop: Callable[[], None], *, pipe: int = 0) -> None:
-    """In a worker: calls `stop` when its supervisor, if it has one, is gone. Removes `SUPERVISED`
-    from the environment: processes that the worker starts have no supervisor.
+class SupervisorPipe:
+    """In a worker: the pipe whose other end its supervisor holds, if it has one. Removes
+    `SUPERVISED` from the environment: processes that the worker starts have no supervisor.
     """
-    if os.environ.pop(SUPERVISED, "") != "1":
-        return
-    loop = asyncio.get_running_loop()
 
-    def heard() -> None:
-        if not os.read(pipe, 1):
-            loop.remove_reader(pipe)
-            stop()
+    def __init__(self, pipe: int = 0) -> None:
+        self._pipe = pipe if os.environ.pop(SUPERVISED, "") == "1" else None
 
-    loop.add_reader(pipe, heard)
+    def when_closed(self, stop: Callable[[], object]) -> None:
+        """Calls `stop`, in place of an earlier one, once the supervisor is gone."""
+        if (pipe := self._pipe) is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            if not os.read(pipe, 1):
+                loop.remove_reader(pipe)
+                stop()
+
+        loop.add_reader(pipe, readable)
 
 
 class _Supervisor:

@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -251,13 +251,12 @@ class _Work:
         """Run the worker. Returns whether it has ended because files of its jobs changed."""
         from blackboard.assembly import new_worker  # noqa: PLC0415 - a supervisor needs no parts
 
-        handlers = self._handlers()
-        worker: BoardWorker | None = None
+        handlers, pipe = self._handlers(), supervisor.SupervisorPipe()
         async with AsyncExitStack() as stack:
-            stack.enter_context(_supervised(lambda: worker))
             if self.endpoint is not None:
                 await _serve_metrics(stack, self.endpoint, events=events, store=self.session.store)
-            board = await self._opened(stack, events)
+            async with _ended_when_closed(pipe):
+                board = await self._opened(stack, events)
             faulthandler.enable()
             worker = new_worker(
                 board,
@@ -268,6 +267,7 @@ class _Work:
                 store=self.session.url,
                 guards_loop=True,
             )
+            pipe.when_closed(worker.stop)
             stopping = _Stopping(worker)
             signals = supervisor.StopSignals(stopping.asked)
             stack.callback(signals.end)
@@ -355,29 +355,16 @@ class _Stopping:
             self._worker.stop()
 
 
-ABANDONED = "its supervisor has ended, and so does this worker, which waited for its store"
-
-
-@contextmanager
-def _supervised(worker: Callable[[], BoardWorker | None]) -> Iterator[None]:
-    """Stops the worker when its supervisor is gone. One that still waits for its store ends: raises
-    BlackboardError.
-    """
-    opening, is_abandoned = asyncio.current_task(), False
-    assert opening is not None
-
-    def abandoned() -> None:
-        nonlocal is_abandoned
-        if (opened := worker()) is not None:
-            opened.stop()
-            return
-        is_abandoned = True
-        opening.cancel()
-
-    supervisor.when_abandoned(abandoned)
+@asynccontextmanager
+async def _ended_when_closed(pipe: supervisor.SupervisorPipe) -> AsyncIterator[None]:
+    """Ends the wait for the store when the supervisor is gone: raises BlackboardError."""
+    loop = asyncio.get_running_loop()
     try:
-        yield
-    except asyncio.CancelledError:
-        if is_abandoned:
-            raise BlackboardError(ABANDONED) from None
-        raise
+        async with asyncio.timeout(None) as waiting:
+            pipe.when_closed(lambda: waiting.reschedule(loop.time()))
+            yield
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        problem = "its supervisor has ended, and so does this worker, which waited for its store"
+        raise BlackboardError(problem) from None

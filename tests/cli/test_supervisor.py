@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli import called, supervisor
-from blackboard.cli.supervisor import SUPERVISED, when_abandoned, without
+from blackboard.cli.supervisor import SUPERVISED, SupervisorPipe, without
 from blackboard.rules.breaker import Backoff
 from tests.cli.command_line import processed
 from tests.support.patience import patience
@@ -43,14 +43,14 @@ def test_a_worker_that_is_not_supervised_does_not_listen(monkeypatch: pytest.Mon
     monkeypatch.delenv(SUPERVISED, raising=False)
 
     async def story() -> None:
-        when_abandoned(lambda: pytest.fail("nobody left it"))
+        SupervisorPipe().when_closed(lambda: pytest.fail("nobody left it"))
         assert not asyncio.get_running_loop().remove_reader(0)
 
     asyncio.run(story())
 
 
 def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once; and what it starts itself has no supervisor."""
+    """Once, as it was said last; and what it starts itself has no supervisor."""
     monkeypatch.setenv(SUPERVISED, "1")
     reader, writer = os.pipe()
     heard = 0
@@ -63,7 +63,9 @@ def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPa
             heard += 1
             gone.set()
 
-        when_abandoned(stop, pipe=reader)
+        pipe = SupervisorPipe(reader)
+        pipe.when_closed(lambda: pytest.fail("it works by now"))
+        pipe.when_closed(stop)
         assert SUPERVISED not in os.environ
         os.write(writer, b".")
         os.close(writer)
