@@ -79,8 +79,6 @@ def run_command(
         raise BadInput(
             "trigger", "a run here is no request, which could come twice", "leave it out"
         )
-    if trigger == "":
-        raise BadInput("trigger", "it is empty", "name what asks for the run, or leave it out")
     edits.check_trigger(trigger or "")
     seconds = parse_duration(timeout, "timeout").total_seconds() if timeout else None
     parse_pairs(pairs)
