@@ -179,7 +179,7 @@ async def change_each(
     change: Change,
     *,
     verb: str,
-    check: Check | None = None,
+    check: Check,
     damaged: bool = False,
 ) -> int:
     """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
@@ -191,8 +191,7 @@ async def change_each(
     async with session.board() as board:
         async with counted(board, "reading items") as through:
             items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
-        if check is not None:
-            await check(board, items)
+        await check(board, items)
         by_id: dict[str, Answer] = {}
 
         async def changed(item: Item) -> None:

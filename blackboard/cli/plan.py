@@ -230,7 +230,7 @@ def make_plan(
     declared: Sequence[Declaration],
     items: Mapping[str, Item],
     *,
-    prune: Collection[str] = (),
+    prune: Collection[str],
     resolve: Resolve,
     now: datetime,
 ) -> ApplyPlan:

@@ -99,7 +99,7 @@ def without(option: str, arguments: Sequence[str]) -> list[str]:
     return kept
 
 
-def supervise(count: int, *, restart: bool, endpoint: Endpoint | None = None) -> int:
+def supervise(count: int, *, restart: bool, endpoint: Endpoint | None) -> int:
     """Runs so many workers until all have ended; returns the highest of their exit codes. The first
     one serves its metrics at `endpoint`.
     """
@@ -138,9 +138,7 @@ class SupervisorPipe:
 
 
 class _Supervisor:
-    def __init__(
-        self, arguments: list[str], *, restart: bool, endpoint: Endpoint | None = None
-    ) -> None:
+    def __init__(self, arguments: list[str], *, restart: bool, endpoint: Endpoint | None) -> None:
         self._arguments = arguments
         self._restart = restart
         self._endpoint = endpoint

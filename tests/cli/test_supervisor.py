@@ -170,7 +170,7 @@ def test_what_died_is_started_again_whatever_its_exit_code(
         return await start(command[0], "-c", program, **about)
 
     async def story() -> int:
-        alone = supervisor._Supervisor([], restart=True)
+        alone = supervisor._Supervisor([], restart=True, endpoint=None)
         running = asyncio.create_task(alone.run(1))
         async with asyncio.timeout(patience(60)):
             while started() <= len(ends):  # noqa: ASYNC110 - processes
@@ -206,7 +206,9 @@ def test_how_a_worker_ended_is_known_also_where_it_ends_before_a_signal_reaches_
         return await start(command[0], "-c", program, **about)
 
     async def story() -> int:
-        running = asyncio.create_task(supervisor._Supervisor([], restart=True).run(1))
+        running = asyncio.create_task(
+            supervisor._Supervisor([], restart=True, endpoint=None).run(1)
+        )
         async with asyncio.timeout(patience(60)):
             while not ended.exists():  # noqa: ASYNC110 - processes
                 await asyncio.sleep(0.01)
