@@ -109,7 +109,7 @@ def _path(key: str, field: str) -> list[str]:
 
 def _read(name: str, key: str) -> str:
     try:
-        with TextIOWrapper(opened_file(Path(name).expanduser()), encoding="utf-8") as file:
+        with TextIOWrapper(opened_file(Path(name).expanduser()), encoding="utf-8-sig") as file:
             return file.read(LARGEST_PARAMS)  # which is too large for any row
     except (OSError, RuntimeError) as problem:  # RuntimeError: no such user
         why = getattr(problem, "strerror", None) or str(problem)

@@ -39,9 +39,11 @@ def test_a_value_is_json_if_it_can_be_else_text(pair: str, path: list[str], valu
     assert type(parsed[1]) is type(value)
 
 
-def test_an_at_sign_reads_a_file_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_an_at_sign_reads_the_text_of_a_file(tmp_path: Path, encoding: str) -> None:
+    """Without the mark that some editors write at its beginning, as in settings."""
     file = tmp_path / "feeds.txt"
-    file.write_text("https://example.org/a.ics\n\n# 1\n", encoding="utf-8")
+    file.write_text("https://example.org/a.ics\n\n# 1\n", encoding=encoding)
     assert parse_pairs([f"feeds=@{file}"]) == [(["feeds"], "https://example.org/a.ics\n\n# 1\n")]
 
 
