@@ -9,6 +9,7 @@ from typing import Literal
 
 from blackboard.cli.many import AT_ONCE
 from blackboard.cli.options import as_typed
+from blackboard.cli.output import note
 from blackboard.display.columns import run_outcome
 from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import first_line, plural, span, stamp
@@ -17,6 +18,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import takers, workers
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
+from blackboard.table import Busy, Unavailable, Unusable
 from blackboard.tasks import in_turns
 
 FIRST_PAUSE = 0.05
@@ -28,6 +30,8 @@ SILENT = 1.0
 """Seconds of waiting before its reason is reported."""
 NO_WORKER_WAIT = 30.0
 """Seconds without a worker that takes the type, after which waiting is given up."""
+AWAY_WAIT = 300.0
+"""Seconds for which the store may be away, after which waiting is given up."""
 
 End = Literal["ended", "no worker", "still waiting", "gone"]
 """Why following a run has ended."""
@@ -150,9 +154,11 @@ async def follow(
     report: Report = lambda *_: None,
 ) -> list[Followed]:
     """Wait for runs: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker that
-    takes the type. What is waited for is reported once it takes a second.
+    takes the type. What is waited for is reported once it takes a second. A store that is away is
+    asked again, for `AWAY_WAIT` at most; then Busy or Unavailable is raised.
     """
     began, pause = board.clock.monotonic(), FIRST_PAUSE
+    away_since: float | None = None
     following = left = [
         Followed(
             board=board,
@@ -165,23 +171,43 @@ async def follow(
         for request in requests
     ]
     while True:
-        # Items are read first: when one shows that its run is over, the history has the run.
-        await in_turns(deque(left), Followed.read, at_once=AT_ONCE)
-        around = _Around(
-            present=await workers(board),
-            paused=await paused_by(board),
-            at=await board.table.now(),
-            now=board.clock.monotonic(),
-        )
-        await in_turns(deque(left), partial(Followed.look, around=around), at_once=AT_ONCE)
+        try:
+            await _look_at(board, left)
+        except Unusable:
+            raise
+        except (Busy, Unavailable) as trouble:
+            now = board.clock.monotonic()
+            if away_since is None:
+                note(f"store: {trouble}; it is asked again")
+                away_since = now
+            is_over = patience is not None and now - began > patience
+            if is_over or now - away_since > AWAY_WAIT:
+                raise
+            for followed in left:
+                followed.alone_since = now
+        else:
+            away_since = None
         left = [followed for followed in left if followed.end is None]
         if not left:
             return following
         wait = max(pause, len(left) / MOST_READ)
         if patience is not None:
-            wait = min(wait, max(patience - (around.now - began), pause))
+            wait = min(wait, max(patience - (board.clock.monotonic() - began), pause))
         await board.clock.sleep(wait)
         pause = min(2 * pause, LONGEST_PAUSE)
+
+
+async def _look_at(board: BoardTable, following: Sequence[Followed]) -> None:
+    """Reads the items of runs, then what there is besides, and looks at each run."""
+    # Items are read first: when one shows that its run is over, the history has the run.
+    await in_turns(deque(following), Followed.read, at_once=AT_ONCE)
+    around = _Around(
+        present=await workers(board),
+        paused=await paused_by(board),
+        at=await board.table.now(),
+        now=board.clock.monotonic(),
+    )
+    await in_turns(deque(following), partial(Followed.look, around=around), at_once=AT_ONCE)
 
 
 def _outcome_words(run: Run) -> str:

@@ -36,7 +36,7 @@ from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.board_table import BoardTable
 from blackboard.records import action_record, run_record, run_summary
 from blackboard.schedule.times import parse_moment
-from blackboard.table import Busy, Unavailable
+from blackboard.table import Busy, Unavailable, Unusable
 
 USUAL = 20
 MOST = 100_000
@@ -227,7 +227,8 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
     """Shows the newest runs, and then each run as it ends, until it is cancelled. Where the store
     has a revision, nothing is read while nothing is written. All times are the store's: the clock
-    of this host may be wrong. Raises BadInput as `_RunsAsked.check_types`.
+    of this host may be wrong. A store that is away is asked again. Raises BadInput as
+    `_RunsAsked.check_types`, and Unusable.
     """
     clock = SystemClock()
     async with asked.session.board() as board:
@@ -251,6 +252,8 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
                     for run in await recent.among(await _unless_gone(asked.items(board))):
                         show(run)
                     read_at = revision
+            except Unusable:  # such as another file in the place of the board's
+                raise
             except (Busy, Unavailable) as trouble:
                 if not is_away:
                     note(f"store: {trouble}; it is asked again")

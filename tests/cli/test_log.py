@@ -22,7 +22,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import run_now, unlock
 from blackboard.protocol.keys import item_key, run_key
 from blackboard.protocol.rows import data_of
-from blackboard.table import ANY, Insert, Merge, Op, Replace
+from blackboard.table import ANY, Insert, Merge, Op, Replace, Unavailable, Unusable
 from tests.cli.command_line import CommandLine, Said, blackboard
 from tests.support.clocks import START
 from tests.support.patience import patience
@@ -544,6 +544,26 @@ def test_runs_that_end_while_no_look_is_possible_are_shown_by_the_next(
     Looks(monkeypatch, last=3, after={1: run_long_ago, 2: run_long_ago})
     lines = towns("log", "--follow", "-n", "1").out.splitlines()
     assert [line.split()[2] for line in lines] == ["backup", "keene", "keene"]
+
+
+def test_a_store_that_cannot_be_used_any_more_ends_what_follows_runs(
+    towns: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would show nothing for ever; one that is only away is asked again."""
+    revision, answers = BoardTable.revision, [Unavailable("cable cut"), Unusable("another file")]
+    looks = Looks(monkeypatch, last=3, after={})
+
+    async def asked(board: BoardTable) -> int | None:
+        if looks.number:
+            raise answers.pop(0)
+        return await revision(board)
+
+    monkeypatch.setattr(BoardTable, "revision", asked)
+    said = towns("log", "--follow", code=2).err
+    assert said.splitlines() == [
+        "blackboard: store: cable cut; it is asked again",
+        "blackboard: another file",
+    ]
 
 
 def test_a_host_whose_clock_is_wrong_shows_runs_by_the_clock_of_the_store(

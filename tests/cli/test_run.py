@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard.cli import follow, local_run, many
+from blackboard.clock import SystemClock
 from blackboard.model import Mark, Member, Outcome, Run, State, Token
 from blackboard.protocol import claims
 from blackboard.protocol.board_table import BoardTable
@@ -19,7 +20,7 @@ from blackboard.protocol.members import announce, workers
 from blackboard.protocol.permits import Limit, occupied, take
 from blackboard.rules.transitions import LONGEST_QUEUE
 from blackboard.spec import params_of
-from blackboard.table import ANY, Merge
+from blackboard.table import ANY, Busy, Merge, TableError, Unavailable, Unusable
 from tests.cli.command_line import CommandLine, Said, blackboard, processed
 from tests.support.faults import Fault, FaultyTable
 
@@ -309,6 +310,55 @@ def test_wait_has_an_end_of_its_own(
     meanwhile(*([lambda: towns.start("davis")] if running else []), then=4.0)
     said = towns("run", "davis", "--wait", "--timeout", "10s", code=1)
     assert words in said.err
+
+
+@pytest.fixture(name="away")
+def _away(monkeypatch: pytest.MonkeyPatch) -> Callable[[TableError], Callable[[], None]]:
+    """What the store answers from now on to who reads the workers; None: these."""
+    answers: list[TableError | None] = [None]
+
+    async def asked(board: BoardTable) -> Any:
+        if answers[-1] is not None:
+            raise answers[-1]
+        return await workers(board)
+
+    monkeypatch.setattr(follow, "workers", asked)
+    return lambda answer: lambda: answers.append(answer)
+
+
+@pytest.mark.parametrize("trouble", [Busy(1.0), Unavailable("cable cut")])
+def test_wait_goes_on_after_the_store_was_away(
+    towns: CommandLine, meanwhile: Callable[..., None], away: Any, trouble: TableError
+) -> None:
+    """Also for longer than without a worker: nobody knows whether there was one."""
+    meanwhile(away(trouble), *[lambda: None] * 4, away(None), served(towns), then=20.0)
+    said = towns("run", "davis", "--wait")
+    assert said.out.startswith("davis ok in ")
+    assert said.err.count(f"store: {trouble}; it is asked again\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("trouble", "timeout", "passes"),
+    [
+        (Unavailable("cable cut"), "1000h", 360.0),
+        (Unavailable("cable cut"), "1s", 40.0),
+        (Unusable("it is another file"), "1000h", 40.0),
+    ],
+)
+def test_wait_ends_where_the_store_does_not_come_back(
+    towns: CommandLine,
+    meanwhile: Callable[..., None],
+    away: Any,
+    *,
+    trouble: TableError,
+    timeout: str,
+    passes: float,
+) -> None:
+    meanwhile(away(trouble), then=40.0)
+    code = 2 if isinstance(trouble, Unusable) else 3
+    said = towns("run", "davis", "--wait", "--timeout", timeout, code=code)
+    assert str(trouble) in said.err
+    assert SystemClock().monotonic() == passes
 
 
 def test_wait_for_many_reads_what_they_have_in_common_once(
