@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from blackboard.bench import RESOLVE, filled_board, worker_on
-from blackboard.cli.session import collect_seldom
+from blackboard.cli.session import gc_seldom
 from blackboard.cli.worker_log import subscriber
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.protocol.board_table import BoardTable
@@ -60,7 +60,7 @@ async def board_on(table: Table) -> BoardTable:
 
 async def work_off(board: BoardTable, *, slots: int) -> None:
     """Runs all that is due, by one worker, with its log written as any worker's is."""
-    collect_seldom()
+    gc_seldom()
     worker = worker_on(board, slots=slots)
     with Path(os.devnull).open("w", encoding="utf-8") as log:  # noqa: ASYNC230 - takes no time
         worker.events.subscribe(subscriber(board.clock, level=logging.INFO, stream=log))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from benchmarks.boards import JOBS, board_on, file_in, new_board, opened
 from benchmarks.measure import BLACKBOARD, report
 from blackboard.bench import Measurement, worker_on
-from blackboard.cli.session import collect_seldom
+from blackboard.cli.session import gc_seldom
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import LOCK, NEXT
 from blackboard.protocol.members import workers
@@ -181,7 +181,7 @@ async def _work(folder: Path, *, slots: int, mode: Mode) -> dict[str, Any]:
     """One worker of several: when it began, and ended its last run, how long each of its batches
     took, and how many claims were lost.
     """
-    collect_seldom()  # as in a worker
+    gc_seldom()  # as in a worker
     claims: list[float] = []
     releases: list[float] = []
     begun = ended = time.monotonic()

@@ -18,7 +18,7 @@ from blackboard.cli.options import Chosen, cli_command, reason_option
 from blackboard.cli.output import emit, few_of, first_of_each, note, warn, wrapped
 from blackboard.cli.plan import ApplyPlan, ItemChange, make_plan
 from blackboard.cli.progress import counted
-from blackboard.cli.session import Session, completed, confirmed, keeping_all
+from blackboard.cli.session import Session, completed, confirmed, gc_disabled
 from blackboard.clock import SystemClock
 from blackboard.display.escaping import shown
 from blackboard.errors import AlreadyThere, BadInput, BadRow, BeingRenamed, BlackboardError, Missing
@@ -80,7 +80,7 @@ def apply_command(
         raise BadInput(
             "source", f"{source!r} is not a name", "a word, such as the name of a program"
         )
-    with keeping_all():
+    with gc_disabled():
         item_files = _read(chosen, files, source=source, prune=prune)
         declared = [each for file in item_files for each in file.declarations]
         session = declarations.session_for(chosen, item_files).with_defaults(changes=True)

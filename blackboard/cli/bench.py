@@ -10,7 +10,7 @@ import click
 from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
-from blackboard.cli.session import Session, collect_seldom, completed
+from blackboard.cli.session import Session, completed, gc_seldom
 from blackboard.display.layout import Column, Line, Style
 from blackboard.errors import BadInput
 
@@ -51,7 +51,7 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     if math.isnan(seconds):
         raise BadInput("seconds", "nan is not a number of seconds", "0.1 to 60")
     session = Session.start(chosen)
-    collect_seldom()  # as in a worker
+    gc_seldom()  # as in a worker
 
     measurements: list[bench.Measurement] = []
 

@@ -200,7 +200,7 @@ def confirmed(question: str) -> bool:
         return click.confirm(question, err=True)
 
 
-def collect_seldom() -> None:
+def gc_seldom() -> None:
     """Makes garbage collection rare in a process that works on a board. Its imports stay, so they
     are not searched; and the objects of a batch of claims are searched once instead of a dozen
     times until it is answered. A run takes a twelfth less time.
@@ -210,9 +210,9 @@ def collect_seldom() -> None:
 
 
 @contextmanager
-def keeping_all() -> Iterator[None]:
-    """Stops garbage collection for short work that keeps all objects it makes, such as many items:
-    searching them would take most of the time.
+def gc_disabled() -> Iterator[None]:
+    """Stops garbage collection for short work that keeps all objects that it makes, such as many
+    items: searching them would take most of the time.
     """
     gc.disable()
     try:

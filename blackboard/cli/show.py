@@ -8,7 +8,7 @@ import click
 from blackboard.cli import options
 from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, keeping_all
+from blackboard.cli.session import Session, gc_disabled
 from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display import columns
 from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound
@@ -76,7 +76,7 @@ def show_command(
     if chosen.watch is not None:
         return _watched(session, query, limit=limit)
     session = session.with_labels(ids, shown=chosen.json)
-    with keeping_all():
+    with gc_disabled():
         asyncio.run(_once(session, query, limit=limit, plain=plain))
     return 0
 

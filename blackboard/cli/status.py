@@ -8,7 +8,7 @@ import click
 from blackboard.cli.options import Chosen, cli_command
 from blackboard.cli.output import JSON, colour, emit, paused_words, width
 from blackboard.cli.progress import reading
-from blackboard.cli.session import Session, keeping_all
+from blackboard.cli.session import Session, gc_disabled
 from blackboard.cli.watch import Drawn, WatchedPage, watch_option, watched_page
 from blackboard.display import health
 from blackboard.display.columns import TYPE_COLUMNS, type_cells, worker_name
@@ -58,7 +58,7 @@ def status_command(*, chosen: Chosen, line: bool) -> int:
         async with reading(session.board(), "counting items") as board:
             return await health.read_overview(board, exact=chosen.exact)
 
-    with keeping_all():
+    with gc_disabled():
         overview = asyncio.run(read())
     if chosen.json:
         emit(_view(overview, session))

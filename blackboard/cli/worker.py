@@ -27,7 +27,7 @@ from blackboard.board_worker import (
 from blackboard.cli import supervisor
 from blackboard.cli.options import Chosen, cli_command, jobs_option, number_option
 from blackboard.cli.output import note
-from blackboard.cli.session import Session, collect_seldom
+from blackboard.cli.session import Session, gc_seldom
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
 from blackboard.emitter import EventEmitter
@@ -229,7 +229,7 @@ class _Work:
 
     def run(self, level: int, form: LogForm) -> int:
         """Run the worker to its end, with a log; the exit code."""
-        collect_seldom()
+        gc_seldom()
         try:
             # Loggers of libraries that the worker itself uses, too.
             with emitting_info("apscheduler", "azure"), unblocked_stderr():
