@@ -126,6 +126,7 @@ def _check_other_settings(chosen: Chosen, file: Path) -> None:
 def check_declared(session: Session, declared: Sequence[Declaration]) -> None:
     """Checks what is declared as far as that needs no board. Raises BadInput with the line."""
     paths: dict[str, Path] = {}
+    resolve = session.resolve  # one for all, which caches what it has resolved
     for declaration in declared:
         item = declaration.item
         with declaration.naming_line():
@@ -136,7 +137,7 @@ def check_declared(session: Session, declared: Sequence[Declaration]) -> None:
             check_params_size(item.params)
             session.check_params(item.type, item.params)
             check_held(session.name, declaration.spec, item_type=item.type)
-            settings = declaration.settings(session.resolve)
+            settings = declaration.settings(resolve)
             check_no_pump(session.name, item.type, settings)
             checked_first(item.first, settings)
     session.warn_unknown(declaration.item.type for declaration in declared)

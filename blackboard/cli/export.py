@@ -57,8 +57,9 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
         if unknown := unknown_fields(item.spec):
             names = few_of([*unknown])
             warn(f"{shown(item.id)} is written without what a newer version added: {names}")
-    _warn_of_settings(items, session.resolve)
-    _warn_of_states([item for item in items if not _is_over(item, session.resolve, now)])
+    resolve = session.resolve  # one for all, which caches what it has resolved
+    _warn_of_settings(items, resolve)
+    _warn_of_states([item for item in items if not _is_over(item, resolve, now)])
     return int(not is_whole or len(items) < len(chosen_items))
 
 
