@@ -8,13 +8,13 @@ measurement takes some seconds.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from statistics import quantiles
-from typing import Any, TypeVar
+from typing import Any
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.bench_handlers import coroutine, function
@@ -40,7 +40,8 @@ from blackboard.runners.process import ProcessRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
-from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
+from blackboard.table import ANY, Delete, Op, Table, TableError, Unavailable
+from blackboard.tables.retrying import RetryingTable
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
 
@@ -149,16 +150,19 @@ async def measure(
 
 @asynccontextmanager
 async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
-    """A table on the same store, whose rows are deleted at the end."""
+    """A table on the same store, whose rows are deleted at the end. So many requests may make the
+    store busy: all but those of the worker are made again then.
+    """
     file = beside(store, f"{name}.db")
     try:
-        table = await open_table(file or store, clock, create=file is not None)
+        opened = await open_table(file or store, clock, create=file is not None)
+        table = opened if file is not None else RetryingTable(opened, clock)
         try:
             yield table
         finally:
             try:
                 if file is None:
-                    await _delete(table, name, clock)
+                    await _delete(table, name)
             finally:
                 await table.close()
     finally:
@@ -166,39 +170,19 @@ async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Ta
             remove_file(file)
 
 
-Answer = TypeVar("Answer")
-
-
-async def with_retries(clock: Clock, request: Callable[[], Awaitable[Answer]]) -> Answer:
-    """The answer to a request, which is retried for `LONGEST_WAIT` seconds while the store is busy,
-    because of so many requests, or away.
-    """
-    until = clock.monotonic() + LONGEST_WAIT
-    while True:
-        try:
-            return await request()
-        except Unusable:
-            raise
-        except (Busy, Unavailable) as trouble:
-            if clock.monotonic() > until:
-                raise
-            await clock.sleep(trouble.retry_after if isinstance(trouble, Busy) else 1.0)
-
-
-async def _write(table: Table, partition: str, ops: Sequence[Op], clock: Clock) -> None:
+async def _write(table: Table, partition: str, ops: Sequence[Op]) -> None:
     """Writes operations in full batches."""
     for start in range(0, len(ops), table.max_rows):
-        batch = ops[start : start + table.max_rows]
-        await with_retries(clock, partial(table.commit, partition, batch))
+        await table.commit(partition, ops[start : start + table.max_rows])
 
 
-async def _delete(table: Table, name: str, clock: Clock) -> None:
+async def _delete(table: Table, name: str) -> None:
     """Deletes all rows of the boards that were made here. Raises Unavailable if some are left."""
     others = (meta_partition, notices_partition, permits_partition, workers_partition)
     try:
         for partition in (name, *(name_of(name) for name_of in others)):
             ops: list[Op] = [Delete(row.key, ANY) async for row in table.scan(partition)]
-            await _write(table, partition, ops, clock)
+            await _write(table, partition, ops)
     except TableError as trouble:
         problem = f"rows of the scratch board {name!r} are left in the table"
         raise Unavailable(f"{problem}: {trouble}") from trouble
@@ -232,8 +216,7 @@ class Scratch:
         begun, done = self._clock.monotonic(), 0
         for claims, releases in batches:
             for ops in (claims, releases):
-                write = partial(self._table.commit, board.partition(""), ops)
-                await with_retries(self._clock, write)
+                await self._table.commit(board.partition(""), ops)
             done += size
             if self._clock.monotonic() - begun > seconds:
                 break
@@ -308,7 +291,7 @@ class Scratch:
         due_in: timedelta = timedelta(0),
         apart: timedelta = timedelta(0),
     ) -> BoardTable:
-        await _delete(self._table, self._name, self._clock)
+        await _delete(self._table, self._name)
         return await filled_board(
             self._table,
             self._name,
@@ -332,8 +315,9 @@ async def filled_board(
     little later. As on any board, they are due in another order than that of their ids.
     """
     clock, chance = SystemClock(), SystemChance()
-    create = partial(BoardTable.create, table, name=name, shards=1)
-    board = await with_retries(clock, partial(create, clock=clock, chance=chance, resolve=RESOLVE))
+    board = await BoardTable.create(
+        table, name=name, shards=1, clock=clock, chance=chance, resolve=RESOLVE
+    )
     now, spec = await table.now(), encode_spec(SPEC)
     ops: list[Op] = []
     for number in range(items):
@@ -352,7 +336,7 @@ async def filled_board(
             schedule="every 8h",
         )
         ops += add_ops(item, over=None)
-    await _write(table, board.partition(""), ops, clock)
+    await _write(table, board.partition(""), ops)
     return board
 
 

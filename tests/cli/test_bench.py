@@ -4,9 +4,10 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.core.credentials import AzureNamedKeyCredential
@@ -17,7 +18,7 @@ from blackboard.bench_handlers import coroutine
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
-from blackboard.table import Busy, Delete, Etag, Op, Unusable
+from blackboard.table import Busy, Delete, Etag, Op, Row, Unusable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY
 from blackboard.tables.memory import MemoryTable
@@ -131,14 +132,21 @@ def test_a_store_that_is_busy_is_asked_again(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one is that gets so many rows at once."""
-    honest, tries = MemoryTable.commit, count()
+    honest, read, tries, readings = MemoryTable.commit, MemoryTable.scan, count(), count()
 
     async def commit(table: MemoryTable, partition: str, ops: Sequence[Op]) -> list[Etag]:
         if next(tries) in {0, 1, 5, 60}:
             raise Busy(0.01)
         return await honest(table, partition, ops)
 
+    async def scan(table: MemoryTable, *asked: Any) -> AsyncIterator[Row]:
+        if next(readings) in {0, 1, 7}:
+            raise Busy(0.01)
+        async for row in read(table, *asked):
+            yield row
+
     monkeypatch.setattr(MemoryTable, "commit", commit)
+    monkeypatch.setattr(MemoryTable, "scan", scan)
     found = blackboard("--store", "memory:", "bench", "--seconds", "0.1", "--json").json
     assert {one["name"] for one in found} == set(MEASURED)
     assert next(tries) > 60
