@@ -74,7 +74,7 @@ async def finishing(
         await asyncio.wait([under_way])
     except asyncio.CancelledError:
         stop()
-        under_way.add_done_callback(_drop)
+        under_way.add_done_callback(drop_error)
         waited = asyncio.ensure_future(asyncio.wait([under_way], timeout=within))
         while not waited.done():
             with suppress(asyncio.CancelledError):  # anyio repeats it in each turn of the loop
@@ -83,9 +83,10 @@ async def finishing(
     return under_way.result()
 
 
-def _drop(work: "asyncio.Future[Any]") -> None:
+def drop_error(work: "asyncio.Future[Any]") -> None:
+    """Drops the error of work that has ended, if nothing awaits it: else asyncio would log it."""
     if not work.cancelled():
-        work.exception()  # else asyncio would report that it was never asked for
+        work.exception()
 
 
 class Reply(NamedTuple, Generic[Result]):

@@ -35,7 +35,7 @@ from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
-from blackboard.tasks import cancel_all, in_thread
+from blackboard.tasks import cancel_all, drop_error, in_thread
 from blackboard.web.access import SESSION_LASTS, Access, Sessions, Visitor, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
@@ -160,24 +160,28 @@ class Site:
     ) -> T:
         """What `read` finds at the site or its board, read once for all that ask while it is good:
         `SHARE` times as long as the reading took, `at_least` so many seconds, and while `of` is the
-        same. An error is kept in the same way.
+        same. An error is raised for as long as the reading took: a store that was waited for may be
+        back soon.
         """
         reading, now = self._readings.get(read), self.board.clock.monotonic()
         if reading is None or reading.of != of or (reading.task.done() and now >= reading.until):
             reading = self._readings[read] = _Reading(of)
             reading.task = asyncio.create_task(self._read(reading, read, place, at_least))
+            reading.task.add_done_callback(drop_error)
         value: T = await asyncio.shield(reading.task)  # others wait for it too
         return value
 
     async def _read(
         self, reading: _Reading, read: Callable[[P], Awaitable[T]], place: P, at_least: float
     ) -> T:
-        began = self.board.clock.monotonic()
+        began, share = self.board.clock.monotonic(), 1
         try:
-            return await read(place)
+            value = await read(place)
+            share = SHARE
+            return value
         finally:
             ended = self.board.clock.monotonic()
-            reading.until = ended + max(SHARE * (ended - began), at_least)
+            reading.until = ended + max(share * (ended - began), at_least)
 
     async def close(self) -> None:
         tasks = (kept.task for kept in self._readings.values())

@@ -12,9 +12,9 @@ changed. How that is found depends on what a full reading takes:
 If more items have changed than one look may read, the next full reading is made early; until then
 each look reads some of the changed items.
 
-A look takes a fifth of the time at the most, a full reading of a large board a twentieth. Nothing
-is read while no page is open. What is shown carries the time at which it was read; it decides
-nothing.
+A look takes a fifth of the time at the most, one that fails half of it, a full reading of a large
+board a twentieth. Nothing is read while no page is open. What is shown carries the time at which it
+was read; it decides nothing.
 """
 
 import asyncio
@@ -221,7 +221,8 @@ class Snapshot:
         try:
             while self._viewers:
                 await self.look()
-                pause = max(LOOK_EVERY, SHARE_OF_A_LOOK * self._look_took)
+                share = 1 if self.problem else SHARE_OF_A_LOOK  # the store may be back soon
+                pause = max(LOOK_EVERY, share * self._look_took)
                 await self._clock.sleep(pause)
         finally:
             self._watching = None

@@ -12,7 +12,7 @@ import pytest
 
 from blackboard.errors import BadInput
 from blackboard.protocol.board_table import BoardTable
-from blackboard.table import Busy
+from blackboard.table import Busy, Unavailable
 from blackboard.web import live
 from blackboard.web.access import (
     COOKIE,
@@ -248,6 +248,25 @@ def test_a_probe_needs_no_token_learns_no_detail_and_reads_once_a_second(
     locked.clock.advance(1)
     assert locked.get("/readyz").status_code == 503
     assert len(read) == 4
+
+
+def test_a_probe_sees_that_a_store_is_back_after_requests_that_waited_long(
+    locked: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_away = True
+
+    async def reads(board: BoardTable) -> None:
+        if is_away:
+            locked.clock.advance(10)
+            raise Unavailable("it does not answer")
+
+    monkeypatch.setattr(BoardTable, "check_shards", reads)
+    assert locked.get("/readyz").status_code == 503
+    is_away = False
+    locked.clock.advance(9)
+    assert locked.get("/readyz").status_code == 503
+    locked.clock.advance(1)
+    assert locked.get("/readyz").text == "ready\n"
 
 
 def test_the_login_page_says_nothing_of_the_board(locked: WebSite) -> None:

@@ -1,6 +1,7 @@
 """Each page answers, whatever the board has and whatever an address says."""
 
 import asyncio
+import gc
 import hashlib
 import html
 import inspect
@@ -67,6 +68,7 @@ from tests.support.boards import Scene, finished, story
 from tests.support.clocks import ManualClock
 from tests.support.expositions import samples
 from tests.support.patience import patience
+from tests.support.turns import settled
 from tests.support.web_site import (
     PATHS,
     Stream,
@@ -954,6 +956,29 @@ def test_whether_a_server_is_well_does_not_wait_for_its_store(
     monkeypatch.setattr(BoardTable, "check_shards", check)
     monkeypatch.setattr("blackboard.web.app.HEALTH_WAITS", 0.01)
     assert site.get("/healthz").text == "ok\n"
+
+
+def test_a_probe_that_did_not_wait_for_an_error_leaves_none_in_the_log(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answering = asyncio.Event()
+
+    async def check(board: BoardTable) -> None:
+        await answering.wait()
+        raise Unavailable("it does not answer")
+
+    async def answered() -> None:
+        answering.set()
+        await settled()
+
+    monkeypatch.setattr(BoardTable, "check_shards", check)
+    monkeypatch.setattr("blackboard.web.app.HEALTH_WAITS", 0.01)
+    assert site.get("/healthz").text == "ok\n"
+    site.do(answered)
+    site.clock.advance(60)
+    assert site.get("/healthz").text == "ok\n"
+    gc.collect()
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(

@@ -563,6 +563,30 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(told())
 
 
+def test_a_store_that_is_back_is_seen_soon_however_long_its_failures_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock))
+
+        async def times_out(_: object) -> None:
+            clock.advance(10)
+            raise Unavailable("it does not answer")
+
+        await snapshot.look()
+        async with snapshot.viewed():
+            with monkeypatch.context() as away:
+                away.setattr(module, "paused_by", times_out)
+                await turned(clock, 0)
+                assert snapshot.trouble
+            await turned(clock, 10)
+            assert snapshot.trouble == ""
+            await snapshot.close()
+
+    asyncio.run(told())
+
+
 def test_a_change_is_waited_for() -> None:
     async def told() -> None:
         clock = ManualClock()
