@@ -958,6 +958,15 @@ def test_whether_a_server_is_well_does_not_wait_for_its_store(
     assert site.get("/healthz").text == "ok\n"
 
 
+def test_trouble_of_the_store_itself_leads_to_no_group(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoardTable, "trouble", "its log grows")
+    text = site.get("/health").text
+    assert "its log grows" in text
+    assert "/leases?" not in text
+
+
 def test_a_probe_that_did_not_wait_for_an_error_leaves_none_in_the_log(
     site: WebSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
