@@ -21,7 +21,8 @@ from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import HandlerCall
 from jobs import shell
 from jobs.shell import CommandFailed, run
-from tests.support.runs import DUE, HERE, PATIENCE, Told, eventually, is_gone, with_processes
+from tests.support.processes import is_gone
+from tests.support.runs import DUE, HERE, PATIENCE, Told, eventually, with_processes
 
 ALLOWED = {"allow": True}
 PARAMS = described(shell.ShellParams, "shell")

@@ -15,7 +15,8 @@ from blackboard.model import Outcome
 from blackboard.runners import leftovers
 from blackboard.runners.process import ProcessRunner
 from tests.jobs_for_tests import leaving
-from tests.support.runs import Told, eventually, is_gone, run, with_processes
+from tests.support.processes import is_gone
+from tests.support.runs import Told, eventually, run, with_processes
 
 ROOT = Path(__file__).resolve().parents[2]
 

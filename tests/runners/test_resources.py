@@ -17,12 +17,12 @@ from blackboard.runners.inline import InlineRunner
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.resources import LoopResources
 from blackboard.runners.runner import Runner
+from tests.support.processes import is_gone
 from tests.support.runs import (
     PATIENCE,
     Told,
     call_of,
     eventually,
-    is_gone,
     on_the_loop,
     run,
     with_processes,

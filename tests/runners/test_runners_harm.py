@@ -21,12 +21,12 @@ from blackboard.runners import guard_process, idle_children, process
 from blackboard.runners.child_process import ChildProcess
 from blackboard.runners.idle_children import IdleChildren
 from blackboard.runners.process import ProcessRunner
+from tests.support.processes import is_gone
 from tests.support.runs import (
     PATIENCE,
     Told,
     call_of,
     eventually,
-    is_gone,
     run,
     started,
     with_processes,

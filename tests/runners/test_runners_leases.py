@@ -19,12 +19,12 @@ from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.runners.guard_process import NEAR, Watch
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
+from tests.support.processes import is_gone
 from tests.support.runs import (
     PATIENCE,
     Told,
     call_of,
     eventually,
-    is_gone,
     on_the_loop,
     run,
     started,

@@ -11,8 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from blackboard.errors import BlackboardError
 from blackboard.handlers.context import HandlerItem
 from blackboard.handlers.registry import Handlers, load
@@ -88,13 +86,6 @@ async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - what is waited for is outside this process
             await asyncio.sleep(0.005)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @asynccontextmanager
