@@ -166,11 +166,13 @@ def check_open(host: str, *, token: str, user_header: str) -> None:
 
 
 def _own_names(host: str) -> tuple[str, ...]:
-    """The names of this machine, under which the pages are served anyhow."""
+    """The names of this machine, under which the pages are served anyhow. Under an address they are
+    in any case, and one of IPv6 is not in a list of names.
+    """
     if host in {"127.0.0.1", "::1"}:
         return ("localhost",)
     own = (host, socket.gethostname(), socket.getfqdn())
-    return ("localhost", *(name for name in own if name.strip(".")))
+    return ("localhost", *(name for name in own if name.strip(".") and ":" not in name))
 
 
 async def serve(

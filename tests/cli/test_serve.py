@@ -76,6 +76,21 @@ def test_a_port_that_is_taken(town: CommandLine, taken: int) -> None:
     )
 
 
+@pytest.mark.parametrize("host", ["::", "::1"])
+def test_an_ipv6_address_is_listened_on(
+    town: CommandLine, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    monkeypatch.setenv("BLACKBOARD_WEB_TOKEN", TOKEN)
+    try:
+        taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with taken:
+        where = f"[{host}]:{taken.getsockname()[1]}"
+        said = town.refused("serve", "--listen", where)
+        assert f"{where} cannot be used: Address already in use" in said
+
+
 def test_a_host_that_none_can_have(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     for host in (f"{'a' * 70}.example", ".."):
         monkeypatch.setenv("BLACKBOARD_WEB_TOKEN", TOKEN)
