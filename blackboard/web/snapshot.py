@@ -194,7 +194,7 @@ class Snapshot:
         if self.age < max(LOOK_EVERY, self._look_took):
             return
         if self.at is None or self._is_small or self.age > oldest:
-            await self.look()
+            await self.look(since=self._looked_at)
         elif self._watching is None:
             self._watching = asyncio.create_task(self._look_once())
 
@@ -244,9 +244,13 @@ class Snapshot:
 
     # ---- looking
 
-    async def look(self) -> None:
-        """Read what has changed. What the store does not answer is kept as `problem`."""
+    async def look(self, *, since: float | None = None) -> None:
+        """Read what has changed. What the store does not answer is kept as `problem`. `since` is
+        the end of the last look: a caller who has waited for another one meanwhile needs no more.
+        """
         async with self._looking:
+            if since is not None and self._looked_at != since:
+                return
             began = self._clock.monotonic()
             before = self.version
             try:

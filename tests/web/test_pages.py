@@ -629,8 +629,8 @@ def test_of_many_runs_those_end_that_were_there_at_the_confirmation(
     asked = site.post("/confirm", {"csrf": site.csrf(), "verb": verb, "state": "running"})
     look = Snapshot.look
 
-    async def late(snapshot: Snapshot) -> None:
-        await look(snapshot)
+    async def late(snapshot: Snapshot, **said: Any) -> None:
+        await look(snapshot, **said)
         if made:
             await runs_anew(site, made.pop())
 

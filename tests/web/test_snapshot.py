@@ -525,10 +525,10 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
         looks = 0
         look = snapshot.look
 
-        async def counted() -> None:
+        async def counted(**said: Any) -> None:
             nonlocal looks
             looks += 1
-            await look()
+            await look(**said)
 
         monkeypatch.setattr(snapshot, "look", counted)
         requests = board.table.requests
@@ -583,6 +583,35 @@ def test_a_store_that_is_back_is_seen_soon_however_long_its_failures_took(
             await turned(clock, 10)
             assert snapshot.trouble == ""
             await snapshot.close()
+
+    asyncio.run(told())
+
+
+def test_pages_that_are_asked_for_together_wait_for_one_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock))
+        looks = 0
+
+        async def times_out(_: object) -> None:
+            nonlocal looks
+            looks += 1
+            await clock.sleep(10)
+            raise Unavailable("it does not answer")
+
+        monkeypatch.setattr(module, "paused_by", times_out)
+
+        async def ask(times: int) -> bool:
+            """Whether pages that are asked for at the same time are there after ten seconds."""
+            asked = asyncio.gather(*(snapshot.fresh() for _ in range(times)))
+            await turned(clock, 10)
+            return asked.done()
+
+        assert (await ask(5), looks, snapshot.trouble) == (True, 1, "it does not answer")
+        assert (await ask(5), looks) == (True, 1)  # the store rests for as long as that took
+        assert (await ask(5), looks) == (True, 2)
 
     asyncio.run(told())
 
