@@ -34,6 +34,7 @@ from blackboard.notify.settings import NoticeKind
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable, Pause
 from blackboard.protocol.rows import version_of
+from blackboard.rules.next_run import is_ahead
 
 TRIES = 5
 """Of one write: after so many lost races or replies the next worker that sees the item tries it."""
@@ -83,7 +84,8 @@ class NoticeRow:
 
 def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta | None) -> bool:
     """Whether a notice is to be sent although there is a row. `again` is how long a lasting problem
-    is not sent again; None: for ever.
+    is not sent again; None: for ever. One that was sent in the future, by a clock that was wrong,
+    was sent long ago, for all that is known.
     """
     if row.version > VERSION:
         return False
@@ -91,7 +93,7 @@ def is_news(notice: Notice, row: NoticeRow, *, now: datetime, again: timedelta |
         return row.may_be_taken
     if notice.event is not NoticeKind.WARNED and was_well_since(notice, row):
         return True
-    return again is not None and now - row.at >= again
+    return again is not None and (now - row.at >= again or is_ahead(row.at, now=now))
 
 
 def was_well_since(notice: Notice, row: NoticeRow) -> bool:

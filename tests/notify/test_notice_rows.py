@@ -23,7 +23,7 @@ from blackboard.notify.notices import Notice, confirmed, of_item, of_overdue
 from blackboard.notify.settings import NoticeKind
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.keys import notice_key, notices_partition
-from blackboard.table import ANY, Data, Replace, Row, read
+from blackboard.table import ANY, Data, Merge, Replace, Row, read
 from tests.protocol.test_rows import ITEM, RUN
 from tests.support.boards import Scene, story
 from tests.support.clocks import START
@@ -67,6 +67,9 @@ SENT = NoticeRow(
         ("for ever", NOTICE, replace(SENT, state=UNSENT, tries=99, age=4801), 1.0, True),
         ("it warns again", replace(WARNED, fence=9), replace(SENT, kind="warned"), 1.0, False),
         ("it warns for a day", WARNED, replace(SENT, kind="warned"), 86_400.0, True),
+        ("sent by a clock ahead", NOTICE, replace(SENT, at=START + 3650 * DAY), 1.0, True),
+        ("warned so", WARNED, replace(SENT, kind="warned", at=START + 3650 * DAY), 1.0, True),
+        ("by one a moment ahead", NOTICE, replace(SENT, at=START + DAY / 2880), 1.0, False),
         ("a newer program's", OVERDUE, replace(SENT, version=2), 86_400.0, False),
     ],
 )
@@ -204,6 +207,20 @@ async def test_it_is_told_again_while_it_lasts(scene: Scene) -> None:
         scene.later(hours=23)
         assert await begin(scene.other, NOTICE, again=DAY) is None
         scene.later(hours=1)
+
+
+@story
+async def test_what_was_sent_under_a_clock_that_was_ahead_is_sent_again(scene: Scene) -> None:
+    etag = await begin(scene.board, WARNED, again=DAY)
+    assert etag
+    await settle(scene.board, WARNED, etag, accepted=True)
+    partition, key = notices_partition("town"), notice_key("davis", "warned")
+    ahead = scene.clock.now() + 3650 * DAY
+    await scene.other.table.commit(partition, [Merge(key, {"at": ahead}, ANY)])
+    etag = await begin(scene.other, WARNED, again=DAY)
+    assert etag
+    await settle(scene.other, WARNED, etag, accepted=True)
+    assert await begin(scene.board, WARNED, again=DAY) is None
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST, Fault.NEVER, Fault.LATE, Fault.TWICE])
