@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
-from blackboard.tasks import cancel_all
+from blackboard.tasks import cancel_all, drop_error
 from blackboard.web.access import visitor_of
 from blackboard.web.site import PageFunction, Signature, Site, WebPage, trouble_page, zone_name
 
@@ -166,16 +166,34 @@ class _Stream:
                 yield f"event: server\ndata: {site.sessions.mark}\n\n"
                 while not self._is_over:
                     state, turn = self._state(), self._turn
-                    part = await self.fragments.get(site, self.request, self.page, state)
+                    making = asyncio.create_task(
+                        self.fragments.get(site, self.request, self.page, state)
+                    )
+                    making.add_done_callback(drop_error)
+                    try:
+                        while not (await self._is_made(making) or self._is_over):
+                            if self._turn != turn:  # it takes long, as where the store is away
+                                turn = self._turn
+                                yield STILL_THERE
+                        if not making.done():
+                            return
+                        part = making.result()
+                    finally:
+                        making.cancel()
                     made_for, rests_until = part.of, part.rests_until
                     if part.digest == sent or (not sent and made_for != state):
                         yield STILL_THERE  # the page as it was loaded may be newer than the part
                     else:
                         sent = part.digest
                         yield part.event
-                    del part  # else each open stream would hold its part until the next one
+                    del part, making  # else each open stream would hold its part until the next
                     await asyncio.sleep(APART)
                     await self._change(made_for, rests_until, turn)
+
+    async def _is_made(self, making: asyncio.Task[Fragment]) -> bool:
+        """Whether a part is there, for which it waits a moment."""
+        await asyncio.wait([making], timeout=STATE_EVERY)
+        return making.done()
 
     async def _change(self, made_for: object, rests_until: float, turn: int) -> None:
         """Waits until the page may have changed, or for a turn at the most."""

@@ -1638,6 +1638,28 @@ def test_a_part_that_takes_long_is_made_less_often(monkeypatch: pytest.MonkeyPat
     assert all(later - earlier >= 24 for earlier, later in pairwise(made))
 
 
+def test_a_stream_says_that_it_is_there_while_its_part_is_made_and_ends_with_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    with served() as site:
+        site.get("/")
+
+        async def waits(_: Snapshot) -> None:
+            await asyncio.Event().wait()
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board") as stream:
+                await stream.until(lambda sent: sent.status == 200)
+                site.clock.advance(live.QUIET)
+                await stream.until(lambda sent: live.STILL_THERE in sent.text)
+                monkeypatch.setattr(live, "is_server_ending", lambda: True)
+                await stream.until(lambda sent: sent.is_over)
+
+        monkeypatch.setattr(Snapshot, "fresh", waits)
+        site.do(told)
+
+
 def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
