@@ -39,7 +39,7 @@ from blackboard.protocol.members import workers
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
 from blackboard.table import TableError
-from blackboard.tasks import in_turns
+from blackboard.tasks import cancel_all, in_turns
 
 _log = logging.getLogger("blackboard.web")
 T = TypeVar("T")
@@ -238,9 +238,7 @@ class Snapshot:
     async def close(self) -> None:
         while self._watching is not None:  # one look may be followed by a watch
             watching, self._watching = self._watching, None
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+            await cancel_all([watching])
 
     # ---- looking
 

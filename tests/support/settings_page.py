@@ -47,7 +47,7 @@ BELOW = """\
 
 Settings of a job, which its handlers get as `ctx.settings`, dates and times as text: any names, as
 its handlers read them. Those of `calendars` are in [calendars](calendars.md), those of `shell` in
-[handlers](handlers.md).
+[handlers](handlers.md), those of `tail` in [sharing](sharing.md#shipped-follow-log-files).
 
 ## `[calendars]`
 
