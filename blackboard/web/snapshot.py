@@ -12,9 +12,9 @@ changed. How that is found depends on what a full reading takes:
 If more items have changed than one look may read, the next full reading is made early; until then
 each look reads some of the changed items.
 
-A look takes a fifth of the time at the most, one that fails half of it, a full reading of a large
-board a twentieth. Nothing is read while no page is open. What is shown carries the time at which it
-was read; it decides nothing.
+A look takes a fifth of the time at the most, where the store does not answer half of it, a full
+reading of a large board a twentieth. Nothing is read while no page is open. What is shown carries
+the time at which it was read; it decides nothing.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
-from blackboard.table import TableError
+from blackboard.table import Busy, TableError
 from blackboard.tasks import cancel_all, in_turns
 
 _log = logging.getLogger("blackboard.web")
@@ -177,6 +177,14 @@ class Snapshot:
         """Whether each look reads all items."""
         return self._full_took <= QUICK or len(self.entries) <= SMALL
 
+    @property
+    def _share(self) -> int:
+        """How many times as long as the last look the next pause is. A store that did not answer
+        may be back soon; one that is busy is spared.
+        """
+        is_away = self.problem is not None and not isinstance(self.problem, Busy)
+        return 1 if is_away else SHARE_OF_A_LOOK
+
     # ---- being looked at
 
     async def fresh(self, *, oldest: float = float("inf")) -> None:
@@ -221,8 +229,7 @@ class Snapshot:
         try:
             while self._viewers:
                 await self.look()
-                share = 1 if self.problem else SHARE_OF_A_LOOK  # the store may be back soon
-                pause = max(LOOK_EVERY, share * self._look_took)
+                pause = max(LOOK_EVERY, self._share * self._look_took)
                 await self._clock.sleep(pause)
         finally:
             self._watching = None

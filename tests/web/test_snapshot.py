@@ -19,7 +19,7 @@ from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import edit, pause, remove, resume
 from blackboard.protocol.status import read_status
 from blackboard.spec import Spec
-from blackboard.table import ANY, Merge, Unavailable
+from blackboard.table import ANY, Busy, Merge, TableError, Unavailable
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web import snapshot as module
 from blackboard.web.filters import MOST_KEPT, Chooser, Filter
@@ -563,8 +563,11 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(told())
 
 
-def test_a_store_that_is_back_is_seen_soon_however_long_its_failures_took(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("problem", "pause"), [(Unavailable("it does not answer"), 10), (Busy(1.0), 50)]
+)
+def test_after_no_answer_the_store_is_looked_at_again_soon_and_a_busy_one_is_spared(
+    monkeypatch: pytest.MonkeyPatch, problem: TableError, pause: float
 ) -> None:
     async def told() -> None:
         clock = ManualClock()
@@ -572,15 +575,16 @@ def test_a_store_that_is_back_is_seen_soon_however_long_its_failures_took(
 
         async def times_out(_: object) -> None:
             clock.advance(10)
-            raise Unavailable("it does not answer")
+            raise problem
 
         await snapshot.look()
         async with snapshot.viewed():
             with monkeypatch.context() as away:
                 away.setattr(module, "paused_by", times_out)
                 await turned(clock, 0)
-                assert snapshot.trouble
-            await turned(clock, 10)
+            await turned(clock, pause - 1)
+            assert snapshot.trouble
+            await turned(clock, 1)
             assert snapshot.trouble == ""
             await snapshot.close()
 
