@@ -10,12 +10,14 @@ retention deletes meanwhile is still among the runs of an item, until it has ano
 import asyncio
 from bisect import bisect_left, insort
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from datetime import datetime
 from typing import NamedTuple
 
 from blackboard.display.run_queries import ListedRun, RunCursor, RunQuery, last_heard, newest_runs
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.protocol.board_table import BoardTable
+from blackboard.table import TableError
 
 OF_AN_ITEM = 50
 """Newest runs of an item that are read."""
@@ -54,17 +56,27 @@ class RecentRuns:
         """When which item was heard of, sorted: pages read many at once, which end in any order."""
         self._number = 0
         self._searching = asyncio.Lock()
+        self._failed: tuple[float, TableError] | None = None
+        """When the store did not answer a search, in monotonic seconds, and what it raised."""
 
     async def newest(
         self, items: Sequence[Item], query: RunQuery, *, limit: int
     ) -> tuple[list[ListedRun], RunCursor | None]:
         """The newest runs of items, of each the newest few; cut or refused as `newest_runs` does.
-        Searches wait for each other: the next finds what the one before has read.
+        Searches wait for each other: the next finds what the one before has read, or raises that
+        the store did not answer it.
         """
+        begun = self._board.clock.monotonic()
         async with self._searching:
-            return await newest_runs(
-                self._board, items, query, limit=limit, runs_of=self._of, longest=LONGEST
-            )
+            if self._failed is not None and self._failed[0] > begun:
+                raise copy(self._failed[1])
+            try:
+                return await newest_runs(
+                    self._board, items, query, limit=limit, runs_of=self._of, longest=LONGEST
+                )
+            except TableError as problem:
+                self._failed = self._board.clock.monotonic(), copy(problem)  # without what it read
+                raise
 
     async def _of(self, item: Item) -> AsyncIterator[Run]:
         version = item.fence, item.stop, item.running

@@ -299,7 +299,9 @@ class Snapshot:
     def _has(self, problem: BlackboardError | TableError | None) -> None:
         """Keep why the board cannot be read; None: it can be."""
         was = self.trouble
-        self.problem = TableError(str(problem)) if isinstance(problem, BlackboardError) else problem
+        if isinstance(problem, BlackboardError):
+            problem = TableError(str(problem))
+        self.problem = copy(problem)  # which refers to nothing of what was read until then
         self.version += self.trouble != was
 
     def _announce(self, *, since: int) -> None:

@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -1951,6 +1951,30 @@ async def test_runs_that_several_pages_read_at_once_count_once(
         assert [[run.fence for _, run in one] for one, _ in found] == [[1]] * 3
         assert runs._number == 1
         runs._kept["davis"] = runs._kept["davis"]._replace(version=None)
+
+
+@story
+async def test_searches_that_waited_for_one_without_an_answer_wait_for_no_other(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    item = await scene.add()
+    asked: list[float] = []
+
+    async def times_out() -> datetime:
+        asked.append(scene.clock.monotonic())
+        await asyncio.sleep(0)
+        scene.later(seconds=10)
+        raise Unavailable("it does not answer")
+
+    runs = RecentRuns(scene.board)
+    with monkeypatch.context() as away:
+        away.setattr(scene.table, "now", times_out)
+        for times in (1, 2):
+            searches = (runs.newest([item], RunQuery(), limit=5) for _ in range(5))
+            ended = await asyncio.gather(*searches, return_exceptions=True)
+            assert [str(one) for one in ended] == ["it does not answer"] * 5
+            assert len(asked) == times
+    assert await runs.newest([item], RunQuery(), limit=5) == ([], None)
 
 
 @story
