@@ -268,7 +268,9 @@ def _change(method: Callable[P, Answer]) -> Callable[P, Answer]:
         try:
             return await finishing(work, within=CALLER_WAITS)
         except asyncio.CancelledError:
-            called = " of ".join([method.__name__, *map(str, args[:1])])
+            # Not the params of many items, which may be long, and secret.
+            ids = [named for named in args[:1] if isinstance(named, str)]
+            called = " of ".join([method.__name__, *ids])
             work.add_done_callback(partial(_log_failure, called))
             raise
 

@@ -112,14 +112,14 @@ def import_source(source: Source) -> ModuleType:
 
 def find_handler(source: Source, type_: str) -> Handler:
     """The handler of a type in the module at `source`, as a child process finds it. Raises BadInput
-    when the module, imported there, has none.
+    when the module, imported there, has none, or two.
     """
     token = importing.set(True)
     try:
         module = import_source(source)
     finally:
         importing.reset(token)
-    handler = by_type(handlers_in(module, source)).get(type_)
+    handler = _handler_in(module, source, type_)
     if handler is None:
         problem = f"{module.__name__}, imported in a child process, has no handler for {type_!r}"
         raise BadInput("handlers", problem, AT_TOP_LEVEL)
@@ -127,7 +127,7 @@ def find_handler(source: Source, type_: str) -> Handler:
 
 
 def check_importable(handler: Handler) -> None:
-    """Refuse a plain function that a child process could not import, or where none can be started.
+    """Refuse a plain function that a child process could not find, or where none can be started.
     Raises BadInput naming the remedy. A coroutine function runs in this process and may be any.
     """
     if handler.is_async:
@@ -139,8 +139,15 @@ def check_importable(handler: Handler) -> None:
         raise BadInput(name, f"a child process cannot import it: {problem}", remedy)
 
 
+def _handler_in(module: ModuleType, source: Source, type_: str) -> Handler | None:
+    """The handler of a type among the names of a module. Raises BadInput where there are two."""
+    return by_type(found for found in handlers_in(module, source) if found.type == type_).get(type_)
+
+
 def _not_importable(handler: Handler) -> str:
-    """What keeps a child process from finding a plain function; "" if nothing does."""
+    """What keeps a child process from finding a plain function; "" if nothing does. Raises BadInput
+    where its module has another handler of its type.
+    """
     function, name = handler.function, getattr(handler.function, "__qualname__", "")
     is_main = function.__module__ == MAIN
     if handler.source == NO_FILE:
@@ -149,7 +156,8 @@ def _not_importable(handler: Handler) -> str:
     module = sys.modules[MAIN] if is_main else import_source(source)
     if not source.folder and not _is_found(source.module, module):
         return f"no import finds the module {source.module}, which this process has made itself"
-    if all(value is not function for value in vars(module).values()):
+    found = _handler_in(module, source, handler.type)
+    if found is None or found.function is not function:
         if "<lambda>" in name:
             return "it is a lambda"
         if "<locals>" in name:

@@ -49,7 +49,7 @@ from blackboard.events import (
     WorkerStopped,
 )
 from blackboard.model import Token
-from blackboard.protocol import edits
+from blackboard.protocol import additions, edits
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.board_row import Remade
 from blackboard.protocol.claims import claim
@@ -1027,6 +1027,25 @@ def test_the_error_of_a_change_whose_caller_was_cancelled_is_logged_in_a_line(
     assert line == "pause of a, whose caller was cancelled, failed: no route"
 
 
+def test_params_of_items_whose_addition_fails_after_a_cancellation_are_not_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fails(*_: Any, **__: Any) -> object:
+        await asyncio.sleep(0.05)
+        raise TableError("no route")
+
+    monkeypatch.setattr(additions, "add_missing", fails)
+
+    async def story() -> None:
+        async with opened(str(tmp_path / "app.db")) as board:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await board.add_many({"a": {"password": "swordfish"}}, "feed")
+
+    asyncio.run(story())
+    assert caplog.messages == ["add_many, whose caller was cancelled, failed: no route"]
+
+
 def test_a_handler_may_call_verbs_until_it_has_ended(tmp_path: Path) -> None:
     """Also one that is stopped because its board closes."""
     boards = list[Board]()
@@ -1208,6 +1227,40 @@ def test_a_function_that_no_child_could_import_is_refused_by_name(tmp_path: Path
                 board.worker(types=["feed"])
 
     asyncio.run(story())
+
+
+TWINS = """\
+from blackboard import handler
+
+@handler("feed")
+def feed_of_old(item, ctx): ...
+
+@handler("feed")
+def feed(item, ctx): ...
+
+@handler("other")
+def other(item, ctx):
+    return "found"
+"""
+ONE_NAMED = """\
+import sys
+import blackboard, jobs
+
+named = getattr(jobs, sys.argv[1])
+with blackboard.open_blocking("app.db", handlers=[named], create=True) as board:
+    board.add("a", sys.argv[1])
+    board.worker().work("idle")
+    print(board.item("a").result)
+"""
+
+
+def test_a_function_whose_module_has_another_of_its_type_is_refused(tmp_path: Path) -> None:
+    """A child process finds it by its type."""
+    (tmp_path / "jobs.py").write_text(TWINS)
+    refusal = program(tmp_path, "-c", ONE_NAMED, "feed", code=1).splitlines()[-1]
+    assert "the type 'feed' has two handlers" in refusal
+    (tmp_path / "app.db").unlink()
+    assert program(tmp_path, "-c", ONE_NAMED, "other") == "found\n"
 
 
 def test_a_coroutine_function_may_be_made_anywhere(tmp_path: Path) -> None:
