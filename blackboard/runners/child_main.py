@@ -7,8 +7,9 @@ The handler runs on the main thread, which signal handlers and some libraries re
 thread listens to the worker, so that `ctx.lost` and `ctx.stopping` can become true meanwhile.
 
 A child never outlives its worker: the kernel kills it when the worker dies (Linux), it ends itself
-when the socket closes, and the guard ends it from outside. It is started as `child.main()` with two
-arguments, the socket's descriptor and the worker's process id.
+when the socket closes, and the guard ends it from outside. It is started as `main()` with three
+arguments: the socket's descriptor, and the process id and the version of the worker. Where another
+version was installed meanwhile it ends at once: its messages may be others.
 """
 
 import functools
@@ -27,6 +28,7 @@ from typing import Any
 
 import msgspec
 
+from blackboard import __version__
 from blackboard.clock import SystemClock
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers import code as loaded
@@ -214,8 +216,10 @@ _handler_of = functools.cache(find_handler)
 
 
 def main() -> None:
-    descriptor, worker = int(sys.argv[1]), int(sys.argv[2])
+    descriptor, worker, version = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     die_with(worker)
+    if version != __version__:
+        sys.exit(f"blackboard {__version__} is installed, and this worker is {version}: restart it")
     reset_signals(signal.valid_signals())
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, TextIOWrapper)

@@ -21,6 +21,7 @@ from contextlib import suppress
 
 import msgspec
 
+from blackboard import __version__
 from blackboard.handlers import code as loaded
 from blackboard.handlers.handler import Source
 from blackboard.phrases import LONGEST_LINE, cut_middle
@@ -258,7 +259,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     try:
         # In the loop's own thread: the kernel kills the child when the thread that started it ends.
         process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-            [*command, str(theirs.fileno()), str(os.getpid())],
+            [*command, str(theirs.fileno()), str(os.getpid()), __version__],
             stdin=subprocess.DEVNULL,
             stdout=printed,
             stderr=printed,

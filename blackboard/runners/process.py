@@ -25,7 +25,7 @@ from blackboard.runners.guard import LOOP
 from blackboard.runners.guard_process import Watch
 from blackboard.runners.idle_children import IdleChildren
 from blackboard.runners.interpreter import STARTING
-from blackboard.runners.outcome import Notes, failure
+from blackboard.runners.outcome import Notes, failure, name_of
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 
 START_WITHIN = 60.0
@@ -191,6 +191,8 @@ class _ProcessRun:
             self._runner.idle.started()
         if not child.ready.done():
             self._give_up(f"it was not ready within {START_WITHIN:g} s")
+        elif not child.is_ready:
+            self._end_by("")  # it has printed why
         return child
 
     def _let_run(self, child: ChildProcess) -> None:
@@ -247,7 +249,7 @@ class _ProcessRun:
         except LeaseLost as lost:
             saved.lost = str(lost)
         except Exception as problem:  # noqa: BLE001 - the handler waits for an answer
-            saved.error = str(problem)
+            saved.error = str(problem) or name_of(problem)
         if self._child is not None:
             self._child.answer(saved)
 

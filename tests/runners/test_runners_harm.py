@@ -14,6 +14,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
+from blackboard import __version__
 from blackboard.handlers.handler import Source
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended, Outcome, replace
@@ -314,7 +315,12 @@ def no_thread(*_: object, **__: object) -> None:
         (
             "blackboard.runners.child_process.program",
             lambda _: "raise RuntimeError('no memory')",
-            "the child process ended: exit code 1",
+            "the child process ended: exit code 1; it printed last: RuntimeError: no memory",
+        ),
+        (
+            "blackboard.runners.child_process.__version__",
+            "0.0.1",
+            f"the child process ended: exit code 1; it printed last: blackboard {__version__} is",
         ),
     ],
 )

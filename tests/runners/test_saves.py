@@ -92,6 +92,14 @@ def test_a_refused_save_is_raised_in_the_handler(
     ON[type_](story)
 
 
+def test_a_save_that_fails_without_a_word_is_no_save() -> None:
+    async def story(runner: ProcessRunner) -> None:
+        ended = await run(runner, "save", told=Told(refusal=MemoryError()), value=1)
+        assert ended.error.startswith("BlackboardError: MemoryError")
+
+    with_shared_processes(story)
+
+
 def test_the_threads_of_a_plain_function_save_one_after_another() -> None:
     async def story(runner: ProcessRunner) -> None:
         told = Told()

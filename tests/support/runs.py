@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from blackboard.errors import BlackboardError
 from blackboard.handlers.context import HandlerItem
 from blackboard.handlers.registry import Handlers, load
@@ -34,7 +36,7 @@ class Told:
     logs: list[tuple[int, str]] = field(default_factory=list)
     progressed: list[tuple[int, int]] = field(default_factory=list)
     saved: list[str] = field(default_factory=list)
-    refusal: BlackboardError | None = None
+    refusal: Exception | None = None
     """The error that the next saves raise, if any."""
     is_called: bool = False
 
