@@ -172,6 +172,17 @@ class ChildProcess:
         self.hang_up()
         return self.ended.done()
 
+    async def leave(self, seconds: float) -> str:
+        """Lets an idle child end by itself, which closes resources and sends the last spans; kills
+        it after so many seconds. Returns what went wrong; "" if nothing did.
+        """
+        self.hang_up()
+        if await self.gone(seconds):
+            return self.reason() if self.ended.result() else ""
+        self.kill()
+        await self.gone(seconds)
+        return f"it did not end within {seconds:g} s"
+
     def hang_up(self) -> None:
         """Closes the socket, which ends an idle child."""
         if self._transport is not None:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from blackboard.handlers.handler import Source
 from blackboard.runners.child_process import ChildProcess
 from blackboard.runners.guard_process import Watch
+from blackboard.runners.loop import log_masked
 
 STARTS = 2 * (os.cpu_count() or 1)
 """How many children are started at a time. More would keep each other from getting ready."""
@@ -129,13 +130,12 @@ class IdleChildren:
 
     def take(self, source: Source) -> ChildProcess | None:
         """The latest child that has loaded this module, or None."""
-        for child in reversed(self._idle):
+        for child in [*reversed(self._idle)]:
             if child.source == source:
                 del self._idle[child]
                 if child.is_alive():
                     return child
                 self._let_go(child)
-                return self.take(source)
         return None
 
     def ran(self, child: ChildProcess, took: float) -> None:
@@ -191,7 +191,6 @@ class IdleChildren:
         task.add_done_callback(self._leaving.discard)
 
     async def _leave(self, child: ChildProcess) -> None:
-        child.hang_up()
-        if not await child.gone(self._stop_timeout):
-            child.kill()
-            await child.gone(self._stop_timeout)
+        if problem := await child.leave(self._stop_timeout):
+            where = child.source.module or child.source.folder
+            log_masked(lambda: f"the end of a child process of {where}: {problem}", None)

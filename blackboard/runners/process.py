@@ -280,10 +280,12 @@ class _ProcessRun:
     async def _end_child(self, child: ChildProcess) -> None:
         may_need = self._call.handler.resources is not None or self._call.trace
         if may_need and isinstance(self._decided, wire.FinishedMessage):
-            child.hang_up()  # it closes them, and sends its last spans
+            if problem := await child.leave(self._runner.stop_timeout):
+                self._report.log(logging.WARNING, f"the end of its child process: {problem}")
+        else:
+            child.kill()
             await child.gone(self._runner.stop_timeout)
-        child.kill()
-        if not await child.gone(self._runner.stop_timeout):
+        if not child.ended.done():
             text = f"the child process {child.pid} was killed and is still there"
             self._report.log(logging.ERROR, text)
 

@@ -94,10 +94,16 @@ class LoopResources:
                 raise
 
     async def close(self, seconds: float) -> list[BaseException]:
-        """Closes all, the latest first, each within `seconds`. Returns what they raised."""
-        problems = [await opened.close(seconds) for opened in reversed(self._opened.values())]
+        """Closes all, the latest first, each within `seconds`. Returns what they raised, each with
+        a note that names the type.
+        """
+        problems = list[BaseException]()
+        for type_, opened in reversed(self._opened.items()):
+            if (problem := await opened.close(seconds)) is not None:
+                problem.add_note(f"while the resources of {type_} were closed")
+                problems.append(problem)
         self._opened.clear()
-        return [problem for problem in problems if problem is not None]
+        return problems
 
 
 class _GivenUp(Exception):
@@ -138,7 +144,7 @@ class _OpenedOnLoop:
         await asyncio.wait([self._task], timeout=seconds)
         if not self._task.done():
             self._task.cancel()
-            return TimeoutError(f"they were not closed within {seconds:g} s")
+            return TimeoutError(f"not closed within {seconds:g} s")
         return None if self._task.cancelled() else self._task.exception()
 
     async def _hold(self, lifespan: Lifespan) -> None:

@@ -147,6 +147,37 @@ def test_what_skips_or_exits_while_it_is_opened_ends_the_run(
     assert lines(notes) == ["opened"]
 
 
+UNCLOSED = """\
+import contextlib
+from blackboard import handler
+
+@contextlib.contextmanager
+def broken():
+    yield
+    raise OSError("no route")
+
+@handler("unclosed", resources=broken)
+def unclosed(item, ctx):
+    return 1 / item.params["by"]
+"""
+
+
+@pytest.mark.parametrize("by", [1, 0], ids=["of an idle child", "after a failed run"])
+def test_what_a_child_raises_as_it_closes_them_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, by: int
+) -> None:
+    (tmp_path / "unclosed.py").write_text(UNCLOSED)
+    jobs, told = load(["unclosed.py"], tmp_path), Told()
+
+    async def story(runner: ProcessRunner) -> None:
+        await runner.start(call_of("unclosed", jobs=jobs, by=by), told, math.inf).wait()
+
+    with_processes(story)
+    [line] = [message for _, message in told.logs] + caplog.messages
+    assert line.startswith("the end of ")
+    assert line.endswith("it printed last: OSError: no route")
+
+
 def test_a_run_that_has_ended_keeps_its_outcome_while_its_child_closes_them(notes: Path) -> None:
     async def story(runner: ProcessRunner) -> None:
         execution = runner.start(call_of("slow-to-close"), Told(), math.inf)
@@ -303,9 +334,9 @@ def test_what_does_not_close_in_time_is_given_up() -> None:
         await resources.of("a", Stuck)
         await resources.of("b", Broken)
         problems = await resources.close(0.01)
-        assert [str(one) for one in problems] == [
-            "no route",
-            "they were not closed within 0.01 s",
+        assert [(str(one), one.__notes__) for one in problems] == [
+            ("no route", ["while the resources of b were closed"]),
+            ("not closed within 0.01 s", ["while the resources of a were closed"]),
         ]
 
     asyncio.run(story())
