@@ -1,7 +1,7 @@
 """The runs that a worker holds: claimed, and not yet released."""
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from blackboard.model import Ended, Outcome, replace
@@ -159,7 +159,7 @@ class Holdings:
         return {held.claim.id for held in self._held.values()}
 
 
-class Latest(Collection[str]):
+class Latest(Container[str]):
     """A set of names with a bound: when there are more than `most`, the oldest is dropped."""
 
     def __init__(self, most: int) -> None:
@@ -174,9 +174,3 @@ class Latest(Collection[str]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
