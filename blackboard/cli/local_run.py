@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import partial
 from typing import Any, TextIO, cast
 
@@ -47,7 +47,7 @@ from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
 from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.logs import emitting_info, kept_logs
-from blackboard.runners.loop import run_loop
+from blackboard.runners.loop import log_masked, run_loop
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result
 from blackboard.runners.output import BytesOf, Tail, staying_alive
 from blackboard.runners.resources import LoopResources, ProcessResources
@@ -292,11 +292,23 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     if handler.is_async:
         return run_loop(_called_on_loop(handler, item, context))
     value = None  # of a good exit
-    with closing(ProcessResources()) as resources:
+    with _closing(ProcessResources()) as resources:
         opened = resources.of(handler.type, handler.resources)
         with _forks_end(), GOOD_EXIT:
             value = handler.function(item, replace(context, resources=opened))
     return value
+
+
+@contextmanager
+def _closing(resources: ProcessResources) -> Iterator[ProcessResources]:
+    """Closes them at the end. What they raise then is logged, as in a child process."""
+    try:
+        yield resources
+    finally:
+        try:
+            resources.close()
+        except Exception as problem:  # noqa: BLE001 - they may raise anything
+            log_masked(partial(failure, problem), None)
 
 
 async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context) -> Any:
@@ -307,7 +319,8 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
         with _forks_end(), GOOD_EXIT:
             value = await handler.function(item, replace(context, resources=opened))
     finally:
-        await resources.close(STOP_TIMEOUT)
+        for problem in await resources.close(STOP_TIMEOUT):
+            log_masked(partial(failure, problem), None)
     return value
 
 

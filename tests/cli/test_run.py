@@ -650,6 +650,36 @@ def test_a_coroutine_runs_here(jobs: CommandLine) -> None:
     assert [run.outcome for run in history(jobs, "coroutine")] == [Outcome.OK]
 
 
+UNCLOSED = """\
+import contextlib
+from blackboard import handler
+
+@contextlib.contextmanager
+def broken():
+    yield
+    raise OSError("no route")
+
+@handler("plain-unclosed", every="8h", resources=broken)
+def plain(item, ctx):
+    return 7
+
+@handler("unclosed", every="8h", resources=broken)
+async def coroutine(item, ctx):
+    return 7
+"""
+
+
+@pytest.mark.parametrize("item_type", ["plain-unclosed", "unclosed"])
+def test_what_resources_raise_here_as_they_are_closed_is_logged(
+    towns: CommandLine, item_type: str
+) -> None:
+    towns.write(UNCLOSED, "unclosed.py")
+    towns("add", item_type, "--type", item_type, "--every", "8h")
+    said = processed("run", item_type, "--here", "--jobs", "unclosed.py", folder=towns.folder)
+    assert (said.returncode, said.stdout.splitlines()[-1]) == (0, "7"), said.stderr
+    assert "OSError: no route" in towns("log", item_type, "--full").out
+
+
 @pytest.mark.parametrize(
     ("item_id", "outcome", "error", "code"),
     [
