@@ -120,10 +120,12 @@ def changed() -> list[str]:
     folder that cannot be listed, because it is being replaced say, count as removed.
     """
     files: set[str] = set()
-    for folder, whole in _own.folders.items():
+    # Copies: a worker asks in a thread, and its program may load other jobs meanwhile.
+    folders, read = _own.folders.copy(), [*_own.stamps]
+    for folder, whole in folders.items():
         with suppress(OSError):
             files.update(_files_in(folder, whole=whole))
-    return sorted((files ^ set(_own.stamps)) | {path for path in _own.stamps if _differs(path)})
+    return sorted(files.symmetric_difference(read) | {path for path in read if _differs(path)})
 
 
 def folders() -> dict[str, bool]:

@@ -21,6 +21,13 @@ from tests.support.processes import Site, Started, eventually, own_environ
 from tests.support.processes import site as made
 from tests.support.runs import PATIENCE
 
+GOOD = """\
+from blackboard import handler
+
+
+@handler("feed-{}")
+def feed(item, ctx): ...
+"""
 SHARED = """
 import sys
 print("shared is imported", file=sys.stderr)
@@ -228,6 +235,25 @@ def test_changes_are_found_while_threads_of_handlers_stand() -> None:
         await standing
 
     asyncio.run(story())
+
+
+def test_jobs_that_are_loaded_while_changes_are_looked_for_do_not_disturb_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a program that opens another board beside its worker."""
+    for number in range(3):
+        (tmp_path / f"jobs{number}").mkdir()
+        (tmp_path / f"jobs{number}" / "feeds.py").write_text(GOOD.format(number))
+    load(["jobs0"], tmp_path)
+    others, stamp = iter(("jobs1", "jobs2")), code._stamp
+
+    def slow(file: str) -> tuple[int, int]:
+        if other := next(others, None):
+            load([other], tmp_path)
+        return stamp(file)
+
+    monkeypatch.setattr(code, "_stamp", slow)
+    assert not [file for file in code.changed() if str(tmp_path) in file]
 
 
 def test_with_reload_a_worker_starts_again_once_what_was_saved_is_whole(place: Site) -> None:
