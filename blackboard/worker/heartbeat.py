@@ -44,7 +44,7 @@ NEARLY_OVER = 10.0
 through."""
 LAST_CHANCE = 0.1
 """The part of a lease, after the deadline, in which an answer to a renewal may still come."""
-GONE = "its lock was overridden, unlocked or removed"
+GONE = "it was cancelled, or its lock was overridden, unlocked or removed"
 LOST_GRACE = 2.0
 """Seconds between the signal to a handler that its lock is lost and its stop."""
 
