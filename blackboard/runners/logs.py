@@ -75,7 +75,7 @@ class _Sender(logging.Handler):
 
     def handle(self, record: logging.LogRecord) -> bool:
         """Takes no lock, unlike `logging`: no run waits while a record of another is formatted."""
-        send = _here.get() or _everywhere
+        send = _of_context.get() or _of_process
         if send is not None:
             self.send(record, send)
         return True
@@ -104,8 +104,8 @@ def run_logger(send: Send) -> logging.Logger:
     return _RunLogger(send)
 
 
-_here: ContextVar[Send | None] = ContextVar("send", default=None)
-_everywhere: Send | None = None
+_of_context: ContextVar[Send | None] = ContextVar("send", default=None)
+_of_process: Send | None = None
 _pid = os.getpid()
 """The process in which logs are kept: a fork of it has no connection of its own to the worker."""
 
@@ -120,7 +120,7 @@ class _AboveRoot:
     @property
     def handlers(self) -> list[_Sender]:
         """Empty where no job's handler runs: then logging works as without this module."""
-        if os.getpid() != _pid or (_here.get() is None and _everywhere is None):
+        if os.getpid() != _pid or (_of_context.get() is None and _of_process is None):
             return []
         return [_BY_LOGGING]
 
@@ -133,29 +133,29 @@ def kept_logs(send: Send, *, everywhere: bool = False) -> Iterator[None]:
     """Sends what loggers of the standard library emit in this context; with `everywhere`, in the
     whole process.
     """
-    global _everywhere, _pid  # noqa: PLW0603 - of the process
+    global _of_process, _pid  # noqa: PLW0603 - of the process
     _pid = os.getpid()
     logging.root.parent = _ABOVE_ROOT
     if everywhere:
-        _everywhere = send
-    token = _here.set(send)
+        _of_process = send
+    token = _of_context.set(send)
     try:
         yield
     finally:
         with suppress(ValueError):  # a coroutine that never ends is closed in another context
-            _here.reset(token)
+            _of_context.reset(token)
         if everywhere:
-            _everywhere = None
+            _of_process = None
 
 
 @contextmanager
 def own_logs() -> Iterator[None]:
     """Keeps no logs in this context: here the worker does its own work for a handler."""
-    token = _here.set(None)
+    token = _of_context.set(None)
     try:
         yield
     finally:
-        _here.reset(token)
+        _of_context.reset(token)
 
 
 @contextmanager

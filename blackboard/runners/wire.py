@@ -42,7 +42,7 @@ class RunMessage(_Message):
     """The value of each `${NAME}` in the params, to be masked in all output."""
     called: float | None
     """From when on the time limit counts, in monotonic seconds of this host; None: from when the
-    module is imported, of which a CalledMessage tells.
+    module is imported, which a CalledMessage reports.
     """
 
 

@@ -72,16 +72,16 @@ class Claimer:
             times=times,
         )
 
-    async def claim(self, shard: int, wanted: Sequence[Candidate]) -> ClaimedBatch:
+    async def claim(self, shard: int, candidates: Sequence[Candidate]) -> ClaimedBatch:
         """Claims some tokens of a shard in one batch. Raises what the store raises."""
-        self._slots.reserve(shard, [candidate.token.type for candidate in wanted])
+        self._slots.reserve(shard, [candidate.token.type for candidate in candidates])
         try:
             async with self.permits.asked(
-                {candidate.id: candidate.limit for candidate in wanted}
+                {candidate.id: candidate.limit for candidate in candidates}
             ) as grant:
                 sent = [
                     candidate
-                    for candidate in wanted
+                    for candidate in candidates
                     if grant.allows(candidate.id) and not self._slots.closed
                 ]
                 if not sent:

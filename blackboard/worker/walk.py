@@ -427,7 +427,7 @@ class Walk:
         )
 
     def _count_workers(self) -> int:
-        """How many workers take turns, with this one, as far as it knows."""
+        """How many workers take turns, with this one, by the rows and locks that it has read."""
         return self.peers.most + 1 if self.takes_turns else 1
 
     def _note_peer(self, lock: Lock, now: datetime) -> None:
@@ -559,12 +559,12 @@ class Walk:
         """
         rereadings, left = 0, counts[number]
         while left > 0 and rereadings < REREADINGS and number not in self._tasks.late:
-            wanted = choose(self.backlog.ready_in(number, result.now), self.claimer.free_slots())
-            wanted = wanted[: min(left, claims_at_once(self.board))]
-            if not wanted:
+            chosen = choose(self.backlog.ready_in(number, result.now), self.claimer.free_slots())
+            chosen = chosen[: min(left, claims_at_once(self.board))]
+            if not chosen:
                 break
-            batch, answer, taken = await self.claimer.claim(number, wanted)
-            result.refused += len(wanted) - len(batch)
+            batch, answer, taken = await self.claimer.claim(number, chosen)
+            result.refused += len(chosen) - len(batch)
             if not batch:
                 continue  # their limits are exhausted now
             self.backlog.drop(number, {candidate.id for candidate in batch})
