@@ -176,6 +176,7 @@ class ChildProcess:
         """Lets an idle child end by itself, which closes resources and sends the last spans; kills
         it after so many seconds. Returns what went wrong; "" if nothing did.
         """
+        self._receive = None
         self.hang_up()
         if await self.gone(seconds):
             return self.reason() if self.ended.result() else ""
@@ -239,7 +240,7 @@ class ChildProcess:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             return f"the child process was {how_it_ended(code)}{hint}"
         how = "" if code is None else f": {how_it_ended(code)}"
-        hint = " (os._exit in the handler?)" if self.is_ready else ""
+        hint = " (os._exit in the handler?)" if self._receive is not None else ""
         last = cut_middle(self.output().rstrip().rpartition("\n")[2], LONGEST_LINE)
         printed = f"; it printed last: {last}" if last else ""
         return f"the child process ended{how}{hint}{printed}"

@@ -175,7 +175,7 @@ def test_what_a_child_raises_as_it_closes_them_is_logged(
     with_processes(story)
     [line] = [message for _, message in told.logs] + caplog.messages
     assert line.startswith("the end of ")
-    assert line.endswith("it printed last: OSError: no route")
+    assert line.endswith("the child process ended: exit code 1; it printed last: OSError: no route")
 
 
 def test_a_run_that_has_ended_keeps_its_outcome_while_its_child_closes_them(notes: Path) -> None:
