@@ -172,7 +172,7 @@ def test_what_a_child_raises_as_it_closes_them_is_logged(
     async def story(runner: ProcessRunner) -> None:
         await runner.start(call_of("unclosed", jobs=jobs, by=by), told, math.inf).wait()
 
-    with_processes(story)
+    with_processes(story, stop_timeout=PATIENCE)
     [line] = [message for _, message in told.logs] + caplog.messages
     assert line.startswith("the end of ")
     assert line.endswith("the child process ended: exit code 1; it printed last: OSError: no route")
