@@ -140,8 +140,11 @@ def check_importable(handler: Handler) -> None:
 
 
 def _handler_in(module: ModuleType, source: Source, type_: str) -> Handler | None:
-    """The handler of a type among the names of a module. Raises BadInput where there are two."""
-    return by_type(found for found in handlers_in(module, source) if found.type == type_).get(type_)
+    """The handler of a type among the names of a module, as a child process imports it. Raises
+    BadInput where there are two.
+    """
+    of_type = (found for found in handlers_in(module, source) if found.type == type_)
+    return by_type(found for found in of_type if not _is_below_main(found.function)).get(type_)
 
 
 def _not_importable(handler: Handler) -> str:
@@ -156,16 +159,16 @@ def _not_importable(handler: Handler) -> str:
     module = sys.modules[MAIN] if is_main else import_source(source)
     if not source.folder and not _is_found(source.module, module):
         return f"no import finds the module {source.module}, which this process has made itself"
-    found = _handler_in(module, source, handler.type)
-    if found is None or found.function is not function:
+    if all(value is not function for value in vars(module).values()):
         if "<lambda>" in name:
             return "it is a lambda"
         if "<locals>" in name:
             return f"it is defined inside another function, {name.partition('.<locals>')[0]}"
         named = source.module or source.folder
         return f"the module {named} has another object, or nothing, under this name"
-    if is_main and _is_below_main(function):
+    if _is_below_main(function):
         return 'it is defined below `if __name__ == "__main__"`, which does not run there'
+    _handler_in(module, source, handler.type)
     return ""
 
 
@@ -182,9 +185,11 @@ def _is_found(name: str, module: ModuleType) -> bool:
 
 
 def _is_below_main(function: Callable[..., Any]) -> bool:
-    """Whether a function of the program's script is defined in an `if` about `__name__`. Reads
+    """Whether a function is of the program's script, and defined in an `if` about `__name__`. Reads
     tokens: `ast.parse` in several threads at once raises SystemError now and then (Python 3.11).
     """
+    if function.__module__ != MAIN:
+        return False
     compiled = inspect.unwrap(function).__code__
     try:
         with tokenize.open(compiled.co_filename) as file:

@@ -1363,6 +1363,15 @@ def test_a_function_below_the_guard_is_refused(tmp_path: Path) -> None:
     assert 'it is defined below `if __name__ == "__main__"`' in said
 
 
+def test_another_of_its_type_below_the_guard_is_no_reason_to_refuse_a_function(
+    tmp_path: Path,
+) -> None:
+    """No child process gets there."""
+    body = '    @handler("where")\n    def late(item, ctx): ...\n    asyncio.run(main(where))\n'
+    (tmp_path / "app.py").write_text(HEAD + 'if __name__ == "__main__":\n' + body)
+    assert program(tmp_path, "app.py").startswith("ok app ")
+
+
 def test_threads_of_a_script_make_workers_at_the_same_time(tmp_path: Path) -> None:
     """Python 3.11 builds the trees of `ast` in a state that all threads share: each collection of
     garbage may let another thread go on, in the middle of a tree.
