@@ -60,7 +60,7 @@ class Peers:
 
     def met(self, types: Mapping[str, Iterable[str]]) -> None:
         """Replaces the peers by those of the membership rows, by owner with the types that they
-        take.
+        take. A type that one took before, or has a lock of, stays: a row may not hold all.
         """
         for owner in self._by_owner.keys() - types.keys():
             gone = self._by_owner.pop(owner)
