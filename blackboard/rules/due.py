@@ -35,6 +35,7 @@ from enum import StrEnum
 
 from blackboard.model import VERSION, Item, Lock, Permit, Token
 from blackboard.schedule.schedule import Every, interval_of, opens
+from blackboard.schedule.times import LONGEST
 from blackboard.spec import INTERVAL, RunSettings
 
 SHORTEST_DEFAULT_LEASE = timedelta(seconds=10)
@@ -138,12 +139,12 @@ def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> b
 
 def lease(settings: RunSettings, slot: datetime) -> timedelta:
     """How long a lock is good without a renewal: as set, else the interval, but no less than ten
-    seconds and, unless it is set to the interval, no more than five minutes.
+    seconds, and no more than five minutes or, if it is set to the interval, ten years.
     """
     if isinstance(settings.stale_after, timedelta):
         return settings.stale_after
-    interval = max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LEASE)
-    return interval if settings.stale_after == INTERVAL else min(interval, LONGEST_DEFAULT_LEASE)
+    longest = LONGEST if settings.stale_after == INTERVAL else LONGEST_DEFAULT_LEASE
+    return min(max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LEASE), longest)
 
 
 def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:

@@ -18,6 +18,7 @@ from blackboard.rules.due import (
     time_limit,
 )
 from blackboard.schedule.schedule import interval_of
+from blackboard.schedule.times import LONGEST
 from blackboard.spec import RunSettings, Spec, resolve
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -238,6 +239,11 @@ DAILY_UNTIL_TODAY = "DTSTART:20261119T030000\nRRULE:FREQ=DAILY;COUNT=3"
         ({"cron": "* * * * *"}, timedelta(minutes=1), timedelta(minutes=1)),
         ({"at": "2026-11-21T12:00Z"}, FIVE_MINUTES, HOUR),
         ({"at": "2026-11-21T12:00Z", "stale_after": "interval"}, HOUR, HOUR),
+        (
+            {"rrule": "FREQ=YEARLY;INTERVAL=20", "stale_after": "interval"},
+            LONGEST,
+            timedelta(days=7_304),  # over 2100, which is no leap year
+        ),
         ({}, FIVE_MINUTES, HOUR),
     ],
 )
