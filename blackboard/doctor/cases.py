@@ -28,8 +28,8 @@ LOOKS = 5
 NAMELESS = "does not say which item it is of: it is damaged, or of another program"
 FAMILIES = (keys.ITEM, keys.LOCK, keys.NEXT, keys.RUN)
 """The families of rows in a shard; the row of a pause has none."""
-_said = attrgetter("id", "born", *diagnosis.COMPARED)
-"""Returns what a token has to say as its item does."""
+_repeated = attrgetter("id", "born", *diagnosis.COMPARED)
+"""Returns what a token repeats of its item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class Shard:
             case Lock():
                 self._left[row.key] = record
             case Token():
-                self._left[row.key] = hash(_said(record))
+                self._left[row.key] = hash(_repeated(record))
             case Run():
                 self._left.setdefault(keys.run_key(record.id, 0), diagnosis.LastRun.of(record))
         return None
@@ -125,7 +125,7 @@ class Shard:
         lock = self._left.pop(keys.lock_key(item.id), None)
         newest = self._left.pop(keys.run_key(item.id, 0), None)
         key, tokens = keys.next_key(item.ready, item.id), dict[str, Token]()
-        if item.waits and self._left.get(key) == hash(_said(item)):
+        if item.waits and self._left.get(key) == hash(_repeated(item)):
             del self._left[key]
             tokens[key] = token_of(item)
         return diagnosis.Case(

@@ -21,8 +21,8 @@ tokens, a lost edit or a falling fence follow within a few steps.
 
 The rows of an item may contradict each other, as on a store that was set back to an older state.
 Then a batch may find a token or a row of the history in its way that no worker can have written
-under the stated etags. The item decides (`insisting`): such a row does not keep an item from being
-released.
+under the stated etags. The item decides (`overwriting`): such a row does not keep an item from
+being released.
 """
 
 from collections.abc import Sequence
@@ -218,7 +218,7 @@ def removed_run_op(item: Item, *, now: datetime) -> Insert:
     return Insert(run_key(item.id, run.fence), data_of(run))
 
 
-def insisting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
+def overwriting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
     """The batch to send after a conflict, where the rows of an item contradict each other. The
     item, whose etag the batch states, decides: a token or a run is written over a row in its way,
     and a row that is missing need not be deleted. None: there is no such contradiction, but a row

@@ -26,7 +26,7 @@ from blackboard.model import (
     decoded_as,
 )
 from blackboard.protocol import keys
-from blackboard.protocol.batches import insisting
+from blackboard.protocol.batches import overwriting
 from blackboard.protocol.board_row import (
     TRIES_TO_CREATE,
     BoardGone,
@@ -413,17 +413,17 @@ class BoardTable:
 
     async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
         """Commits a batch that states the etag of an item, and returns the new etags by key. Tokens
-        and runs in its way that contradict the item are overwritten (`insisting`). Raises as
+        and runs in its way that contradict the item are overwritten (`overwriting`). Raises as
         `Table.commit`.
         """
         while True:
             try:
                 etags = await self.table.commit(self.partition(item_id), ops)
             except Conflict as lost:
-                insisted = insisting(ops, lost)
-                if insisted is None:
+                forced = overwriting(ops, lost)
+                if forced is None:
                     raise
-                ops = insisted
+                ops = forced
             else:
                 return {op.key: etag for op, etag in zip(ops, etags, strict=True)}
 

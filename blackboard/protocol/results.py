@@ -18,7 +18,7 @@ MOST_WARNINGS = 20
 LONGEST_WARNING = 500
 
 
-class _Said(msgspec.Struct):
+class _Keys(msgspec.Struct):
     warnings: Any = None
     report: Any = None
 
@@ -27,7 +27,7 @@ def warnings_in(result: str) -> list[str]:
     """The warnings of a result, as it stands in a row."""
     if '"warnings"' not in result:
         return []
-    warnings = _said(result).warnings
+    warnings = _keys_of(result).warnings
     texts = warnings if isinstance(warnings, list) else []
     return list(warnings_of(text for text in texts if isinstance(text, str)))
 
@@ -40,7 +40,7 @@ def warnings_of(texts: Iterable[str]) -> tuple[str, ...]:
 
 def report_in(result: str) -> str:
     """The path of the report that a result names, or ""."""
-    report = _said(result).report if '"report"' in result else None
+    report = _keys_of(result).report if '"report"' in result else None
     return report if isinstance(report, str) else ""
 
 
@@ -55,5 +55,5 @@ def not_kept(result: str, size: str, *, limit: int) -> dict[str, Any]:
     return kept if len(str(kept)) <= limit // 2 else {"warnings": [warning]}
 
 
-def _said(result: str) -> _Said:
-    return decoded_as(_Said, result) or _Said()
+def _keys_of(result: str) -> _Keys:
+    return decoded_as(_Keys, result) or _Keys()

@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.model import Outcome, Run, replace
 from blackboard.protocol import keys
-from blackboard.protocol.batches import insert_next, insisting
+from blackboard.protocol.batches import insert_next, overwriting
 from blackboard.protocol.claims import override
 from blackboard.protocol.edits import cancel, edit, pause, remove, unlock
 from blackboard.protocol.releases import ReleaseOutcome, release
@@ -233,6 +233,6 @@ CASES: dict[str, tuple[list[Op], int, ConflictKind, list[Op] | None]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_is_insisted_on(case: str) -> None:
-    ops, index, kind, insisted = CASES[case]
-    assert insisting(ops, Conflict(index, kind)) == insisted
+def test_what_is_overwritten_and_what_is_not(case: str) -> None:
+    ops, index, kind, forced = CASES[case]
+    assert overwriting(ops, Conflict(index, kind)) == forced
