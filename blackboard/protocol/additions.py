@@ -257,7 +257,9 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
     cannot be read, and tombstones of a newer version: returns, by their ids, what is wrong with
     them.
     """
-    for tries_left in reversed(range(READINGS)):
+    readings = 0
+    while True:
+        readings += 1
         items = {item.id: item async for item in board.items(removed=True)}
         gone = {item.id: item for item in items.values() if item.state is State.REMOVED}
         left = left_alone(board, ids, gone)
@@ -270,11 +272,10 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
             for some in _batches(board, missing):
                 await _add_batch(board, some, gone)
         except (Conflict, AlreadyThere):  # another worker was faster
-            if not tries_left:
+            if readings == READINGS:
                 raise
         else:
             return left
-    return {}
 
 
 def left_alone(

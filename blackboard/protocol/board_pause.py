@@ -48,7 +48,7 @@ async def paused_by(board: BoardTable) -> Mark | None:
 async def pause_board(board: BoardTable, mark: Mark) -> bool:
     """Pauses the board. Returns whether a shard was not paused before; where shard 0 was, its mark
     stays. Another command may have resumed the board meanwhile: see `paused_by`. Raises BadInput
-    for the board of a group or of elections, and TableError.
+    for the board of a group or of elections, BlackboardError as `agree`, and TableError.
     """
     if group_of(board.name):
         problem = f"{board.name} has what is held, and its holders look for no pause of a board"
@@ -61,7 +61,8 @@ async def pause_board(board: BoardTable, mark: Mark) -> bool:
 
 async def resume_board(board: BoardTable) -> bool:
     """Ends the pause of the board. Returns whether a shard was paused. Another command may have
-    paused the board meanwhile: see `paused_by`. Raises TableError.
+    paused the board meanwhile: see `paused_by`. Raises BlackboardError as `agree`, and
+    TableError.
     """
     row = await _row(board, 0)
     if row is not None:
@@ -70,7 +71,9 @@ async def resume_board(board: BoardTable) -> bool:
 
 
 async def agree(board: BoardTable) -> bool:
-    """Makes all shards like shard 0, until it reads them alike. Returns whether one differed."""
+    """Makes all shards like shard 0, until it reads them alike. Returns whether one differed.
+    Raises BlackboardError where other commands change them each time, and TableError.
+    """
     changed = False
     for _ in range(PASSES):
         first, written = await _row(board, 0), False
