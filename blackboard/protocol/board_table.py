@@ -458,7 +458,9 @@ def sent_in(row: Row, *, before: float, now: float) -> float:
     been applied, where the row has no later one; damage is passed over.
     """
     sent = row.data.get("sent")
-    return sent if isinstance(sent, float) and before < sent <= now else before
+    if isinstance(sent, bool) or not isinstance(sent, int | float):
+        return before
+    return sent if before < sent <= now else before
 
 
 UNREADABLE_MARK = Mark(by="unknown", at=NEVER)

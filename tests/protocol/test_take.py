@@ -8,6 +8,7 @@ import pytest
 from blackboard.errors import BadInput
 from blackboard.model import Lock, State
 from blackboard.protocol import keys
+from blackboard.protocol.board_table import sent_in
 from blackboard.protocol.claims import (
     ROWS_OF_A_CLAIM,
     Claimed,
@@ -30,7 +31,9 @@ from blackboard.table import (
     Insert,
     Merge,
     Op,
+    Row,
     Unavailable,
+    Value,
 )
 from tests.support.boards import Scene, story
 from tests.support.faults import Fault
@@ -452,6 +455,12 @@ async def test_a_damaged_time_in_a_lock_moves_no_deadline(scene: Scene, value: f
     renewed = await renew(scene.board, made)
     assert renewed is not None
     assert renewed.sent == made.sent
+
+
+@pytest.mark.parametrize(("sent", "counts"), [(1024.0, 1024), (1024, 1024), (True, 1), ("1024", 1)])
+def test_a_whole_number_of_seconds_may_be_read_as_an_integer(sent: Value, counts: float) -> None:
+    row = Row("lock:davis", "1", {"sent": sent})
+    assert sent_in(row, before=1.0, now=2000.0) == counts
 
 
 @pytest.mark.case("LF05")
