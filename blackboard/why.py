@@ -314,14 +314,23 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return "the first of its candidates that looks leads: each looks again and again"
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
-    if held := facts.permitted + facts.permit_rows:
-        return _held_by_limit(item, held, facts)
-    if facts.occupants:
-        shown = phrases.some(facts.occupants, MOST_OCCUPANTS)
-        which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
-        return f"{which} are full: held by {shown}; it starts when one of them ends"
+    if full := _full(item, facts):
+        return full
     when = "in its next walk" if move is Move.RUN else "then"
     return f"{_takers(item, facts)} starts it {when}, as soon as it has a free slot"
+
+
+def _full(item: Item, facts: Circumstances) -> str:
+    """What holds all permits, or slots, that a run of the item needs, and until when; "" where some
+    are free.
+    """
+    if held := facts.permitted + facts.permit_rows:
+        return _held_by_limit(item, held, facts)
+    if not facts.occupants:
+        return ""
+    shown = phrases.some(facts.occupants, MOST_OCCUPANTS)
+    which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
+    return f"{which} are full: held by {shown}; it starts when one of them ends"
 
 
 def _held_by_limit(item: Item, held: Sequence[str], facts: Circumstances) -> str:
@@ -407,17 +416,24 @@ def _lock(status: ItemStatus, facts: Circumstances) -> str:
         return text
     if facts.board_paused:
         return f"{text}: no worker overrides it until the board is resumed"
-    retries = facts.settings.retries if facts.settings else 0
-    if not may_take_over(lock.attempt, retries=retries, stood_still=lock.stood_still):
+    if not _has_attempts(lock, facts):
         follows = "frees it without another attempt"
     elif status.item.state is not State.ACTIVE:
         follows = f"frees it; attempt {lock.attempt + 1} may start when the item is resumed"
+    elif full := _full(status.item, facts):
+        return f"{text}; {full}"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     taker = _taker(status.item, facts)
     if facts.takers == 0:
         return f"{text}: the first {taker} {follows}, but none is at work"
     return f"{text}: the next walk of any {taker} {follows}"
+
+
+def _has_attempts(lock: Lock, facts: Circumstances) -> bool:
+    """Whether the run of a stale lock is attempted again."""
+    retries = facts.settings.retries if facts.settings else 0
+    return may_take_over(lock.attempt, retries=retries, stood_still=lock.stood_still)
 
 
 def _taker(item: Item, facts: Circumstances) -> str:
@@ -511,11 +527,15 @@ def _remedy_without_run(item: Item, move: Move, facts: Circumstances) -> str:
 
 
 def _remedy_of_run(status: ItemStatus, facts: Circumstances) -> str:
-    if status.stale and facts.board_paused:
+    item, stale = status.item, status.lock if status.stale else None
+    if stale is None and status.silent is None:
+        return f"{phrases.command('cancel', item.id)} ends the run"
+    if stale is not None and facts.board_paused:
         return RESUME_BOARD
-    if status.stale or status.silent is not None:
-        return f"{phrases.command('unlock', status.item.id)} takes the lock at once"
-    return f"{phrases.command('cancel', status.item.id)} ends the run"
+    more = ""
+    if stale is not None and item.state is State.ACTIVE and _has_attempts(stale, facts):
+        more = _remedy_of_full(item, facts)
+    return more or f"{phrases.command('unlock', item.id)} takes the lock at once"
 
 
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
@@ -525,18 +545,25 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
         return "start a program that enters the election"
     if facts.takers == 0:
         return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
-    if facts.permit_rows and not facts.permitted:
-        upgrade = "upgrade blackboard and its workers; without a newer worker, delete that row"
-        return upgrade if facts.is_newer_permit else ""
-    if facts.permitted or facts.occupants:
-        more = MORE_SLOTS
-        if facts.permitted or facts.has_other_slots:
-            limit = "concurrency" if facts.permitted else "slots"
-            more = f"a higher `{limit}` in [types.{item.type}]"
-        return f"{more}; or cancel one of them"
+    if _full(item, facts):
+        return _remedy_of_full(item, facts)
     if move in {Move.LEAVE, Move.PUT_OFF}:
         return f"{phrases.command('run', item.id)} starts it at once"
     return ""
+
+
+def _remedy_of_full(item: Item, facts: Circumstances) -> str:
+    """What makes room where all permits, or slots, are held; "" where they are not."""
+    if facts.permit_rows and not facts.permitted:
+        upgrade = "upgrade blackboard and its workers; without a newer worker, delete that row"
+        return upgrade if facts.is_newer_permit else ""
+    if not (facts.permitted or facts.occupants):
+        return ""
+    more = MORE_SLOTS
+    if facts.permitted or facts.has_other_slots:
+        limit = "concurrency" if facts.permitted else "slots"
+        more = f"a higher `{limit}` in [types.{item.type}]"
+    return f"{more}; or cancel one of them"
 
 
 async def explained(
@@ -560,9 +587,9 @@ async def explained(
     is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
     permits, slots = Occupied(), _Occupants()
-    if item.waits and item.ready <= now:
+    if status.stale or (item.waits and item.ready <= now):
         permits = await _permits_held(board, limit) if limit else permits
-        if able and not is_partition:  # which takes no slot
+        if able and not group:  # partitions and elections take no slot
             slots = await _occupants(board, able, item.type, settings)
     circumstances = Circumstances(
         now=now,

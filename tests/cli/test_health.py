@@ -18,6 +18,7 @@ from blackboard.protocol.members import announce
 from blackboard.protocol.permits import Limit, take
 from blackboard.protocol.rename_marks import RenameMark
 from blackboard.table import ANY, Data, Delete, Merge
+from blackboard.why import MORE_SLOTS
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.wrong_rows import break_rules
 
@@ -182,6 +183,40 @@ def test_why_says_which_runs_hold_the_permits_of_a_type(towns: CommandLine) -> N
         "it starts when one of them ends, or 1m after its worker has died"
     )
     assert "concurrency" in davis["facts"]["to change"]
+
+
+@pytest.mark.parametrize("full", ["slots", "permits"])
+def test_why_says_what_keeps_a_stale_lock_from_being_overridden(
+    towns: CommandLine, full: str
+) -> None:
+    if full == "permits":
+        (towns.folder / "blackboard.toml").write_text("[types.calendars]\nconcurrency = 1\n")
+    appear(towns, "host:1:a", slots=1 if full == "slots" else 2)
+    towns.start("davis", owner="host:9:dead")
+    send(towns, Merge(keys.lock_key("davis"), {"stale_after": -60.0}, ANY))
+    assert (
+        towns("why", "davis", "--json")
+        .json[0]["facts"]["lock"]
+        .endswith(
+            "the next walk of any worker that takes calendars overrides it and runs attempt 2"
+        )
+    )
+    towns.start("keene", owner="host:1:a")
+
+    async def permit(board: BoardTable) -> None:
+        await take(board, Limit("calendars", "", 1), ["keene"], owner="host:1:a")
+
+    towns.on_board(permit)
+    facts = towns("why", "davis", "--json").json[0]["facts"]
+    words, remedy = "slots are full: held by keene; it starts when one of them ends", MORE_SLOTS
+    if full == "permits":
+        words = "calendars has 1 run at a time on the whole board: held by keene; "
+        words += "it starts when one of them ends, or 1m after its worker has died"
+        remedy = "a higher `concurrency` in [types.calendars]"
+    assert facts["lock"].endswith(f"; {words}")
+    assert facts["to change"] == f"{remedy}; or cancel one of them"
+    towns("pause", "davis")
+    assert "`blackboard unlock davis`" in towns("why", "davis").out
 
 
 @pytest.mark.parametrize(
