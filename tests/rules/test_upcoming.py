@@ -150,6 +150,13 @@ def spread(said: RunSettings, wait: timedelta) -> RunSettings:
         # far from now, an `every` counts as if there were no windows on the way
         (WAITING, MONDAY_CLOSED, {"after": NOON + 60 * HOUR}, [64, 72, 80]),
         (WAITING, MONDAY_CLOSED, {"after": NOON + 36 * HOUR}, [42, 50, 58]),
+        # a first time in a window waits for its end, also behind a run that was asked for
+        (
+            replace(ASKED, planned=NOON + 1.2 * HOUR, first=NOON + 1.2 * HOUR),
+            CLOSED,
+            {"after": NOON + 1.3 * HOUR},
+            [1.5, 2, 3],
+        ),
         # a paused item counts as if it were resumed, one that is done has no times
         (PAUSED, CRON, {}, [0, 1, 2]),
         (PAUSED, CRON, {"now": NOON + 1.6 * HOUR}, [1.6, 2, 3]),
