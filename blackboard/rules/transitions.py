@@ -720,6 +720,8 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
         after = replace(after, first=stays)
     if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
         following = stays or slot_after_edit(after, settings=settings, now=now)
+        if item.put_back:  # it may wait for the end of a window that is no more
+            after = replace(after, ready=min(item.ready, max(item.stop or now, now)))
         return _planned_beside(after, following or NEVER)
     if stays is not None:
         return _waiting_for(after, stays, settings=settings, now=now)

@@ -693,6 +693,19 @@ def test_a_run_that_was_put_back_is_not_left_out_by_a_window_that_was_added() ->
     assert (after.slot, after.ready) == (NOON, NOON + HOUR)
 
 
+@pytest.mark.parametrize("said", [{"cron": HOURLY}, {"cron": "30 * * * *"}, {"every": "4h"}])
+@pytest.mark.parametrize("before", [PUT_BACK, UNLOCKED, replace(UNLOCKED, state=State.PAUSED)])
+def test_a_run_that_was_put_back_does_not_wait_for_the_end_of_a_window_of_an_earlier_schedule(
+    before: Item, said: dict[str, Any]
+) -> None:
+    by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
+    row = replace(before, state=State.ACTIVE, schedule=by.text)
+    waits = replace(put_off(row, settings=by, now=NOW), state=before.state)
+    assert waits.ready == NOON + 6 * HOUR
+    after = planned_by(waits, settings(**said))
+    assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
+
+
 def test_a_run_with_params_of_its_own_goes_behind_one_that_was_put_back() -> None:
     before = replace(PUT_BACK, checkpoint="57")
     made = requested(before, name="a", once='{"a":1}', now=NOW)

@@ -94,7 +94,11 @@ class OperatorChanges:
         elif asked_for:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
-        elif before.state is not State.DONE and (before.attempt > 1 or self._was_cut_short(before)):
+        elif before.state is not State.DONE and self._was_cut_short(before):
+            yield from same(before, after, "slot attempt state once requests")
+            latest = max(before.stop or change.batch.latest, change.batch.latest)
+            yield from _no_later(after.ready, min(before.ready, latest))
+        elif before.state is not State.DONE and before.attempt > 1:
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
             if is_moved:
