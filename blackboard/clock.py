@@ -60,11 +60,16 @@ def processor() -> float:
     return time.process_time()
 
 
+_spread = random.Random()  # noqa: S311 - spreads retries, guards nothing
+"""A generator of our own: handlers may seed that of the module, and draw from it."""
+os.register_at_fork(after_in_child=_spread.seed)
+
+
 class SystemChance:
     """The operating system's randomness for nonces, an ordinary generator to spread load."""
 
     def fraction(self) -> float:
-        return random.random()  # noqa: S311 - spreads retries, guards nothing
+        return _spread.random()
 
     def nonce(self) -> str:
         return os.urandom(16).hex()

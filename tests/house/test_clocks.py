@@ -1,6 +1,8 @@
 """The clocks and the chance of the product, and those that tests turn by hand."""
 
 import asyncio
+import os
+import random
 from datetime import timedelta
 
 import pytest
@@ -64,6 +66,34 @@ def test_chance_with_one_seed_repeats_itself() -> None:
     draws = [(chance.nonce(), chance.fraction()) for chance in (SeededChance(7), SeededChance(7))]
     assert draws[0] == draws[1]
     assert SeededChance(8).nonce() != draws[0][0]
+
+
+def test_handlers_that_seed_the_generator_of_their_process_do_so_for_themselves_alone() -> None:
+    """Or the pauses of all workers would be the same, and what such a handler draws would not."""
+    drawn = set[tuple[float, float]]()
+    state = random.getstate()
+    try:
+        for _ in range(2):
+            random.seed(1)
+            drawn.add((SystemChance().fraction(), random.random()))
+    finally:
+        random.setstate(state)
+    ours, of_handlers = zip(*drawn, strict=True)
+    assert (len(set(ours)), len(set(of_handlers))) == (2, 1)
+
+
+def test_processes_that_are_forked_draw_other_fractions() -> None:
+    def drawn_in_child() -> bytes:
+        here, there = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(there, repr(SystemChance().fraction()).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(there)
+        with os.fdopen(here, "rb") as drawn:
+            return drawn.read()
+
+    assert len({drawn_in_child() for _ in range(3)}) == 3
 
 
 def test_the_system_clock_sleeps_nothing_for_nothing() -> None:
