@@ -472,13 +472,13 @@ class Election(OfOneProcess):
         """All other candidates that have announced themselves within a lease."""
         if self._others is None:
             longest = self._state.times.lease + self._board.table.resolution
-            candidates = [
-                Identifier(worker.rank, worker.owner)
-                for worker in await workers(self._board)
-                if worker.age <= longest and worker.takes(self.name) and worker.owner != self.owner
-            ]
-            self._others = tuple(candidates)
-            self._ranks = {worker.owner: worker.rank for worker in candidates}
+            of_this = (one for one in await workers(self._board) if one.types == self.name)
+            self._others = tuple(
+                Identifier(candidate.rank, candidate.owner)
+                for candidate in of_this
+                if candidate.age <= longest and candidate.owner != self.owner
+            )
+            self._ranks = {other.owner: other.rank for other in self._others}
         return self._others
 
     async def _step(self, event: election.Event) -> None:

@@ -461,6 +461,18 @@ async def test_the_highest_that_is_left_follows_a_leader_that_is_gone(
     assert await town.mail() == 0
 
 
+@pytest.mark.parametrize("kind", ["bully", "ring"])
+@of_town
+async def test_candidates_of_an_election_called_by_a_star_are_none_of_another(
+    town: Town, kind: str
+) -> None:
+    """A star ends the list of a worker that takes more types than are in it."""
+    await town.candidate(name="*", kind=kind, rank=9)
+    low, high = [await town.candidate(kind=kind, rank=rank) for rank in (1, 2)]
+    await town.turns(4 * LEASE)
+    assert low.is_leader is not high.is_leader
+
+
 @of_town
 async def test_a_list_passes_over_a_candidate_that_does_not_fetch_it(town: Town) -> None:
     """It has announced itself a moment ago, and is gone."""
