@@ -388,7 +388,11 @@ def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
 
     who = "the managed identity of " + ("AZURE_CLIENT_ID" if client_id else "this host")
     advice = f"it must be assigned to this host; or set {CONNECTION_STRING}"
-    managed = aio.ManagedIdentityCredential(client_id=client_id, transport=TokenConnections())
+    try:
+        managed = aio.ManagedIdentityCredential(client_id=client_id, transport=TokenConnections())
+    except ValueError:
+        problem = "this host has one identity, which cannot be named (is it a cloud shell?)"
+        raise BadInput("AZURE_CLIENT_ID", problem, "unset it") from None
     sources: list[AsyncTokenCredential] = [managed]
     if interactive:
         who += ", az or azd"

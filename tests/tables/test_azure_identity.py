@@ -277,6 +277,16 @@ def test_a_certificate_that_cannot_be_used_is_refused(
         who_asks(ANN)
 
 
+def test_an_identity_that_is_named_in_a_cloud_shell_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MSI_ENDPOINT", "http://localhost:50342/oauth2/token")
+    assert who_asks(ANN).who == "the managed identity of this host"
+    monkeypatch.setenv("AZURE_CLIENT_ID", "worker")
+    with pytest.raises(BadInput, match="AZURE_CLIENT_ID: this host has one identity"):
+        who_asks(ANN)
+
+
 @pytest.mark.parametrize("password", ["", "canary"])
 def test_a_certificate_whose_key_lacks_its_password_or_needs_none_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, password: str
