@@ -4,7 +4,7 @@ import math
 
 from blackboard.clock import Clock
 
-AGAIN_AFTER = 600.0
+AGAIN_AFTER = 3600.0
 """Seconds after which a trouble that lasts is reported again."""
 OTHERWISE_AFTER = 60.0
 """Seconds after which it is reported for another reason, at the earliest."""

@@ -709,7 +709,7 @@ async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_an
         wire.cut = True
     await town.turns(DEADLINE - CHECK)
     assert logged(caplog) == [], "it may be back in time"
-    await town.turns(AGAIN_AFTER - LEASE)
+    await town.turns(AGAIN_AFTER - LEASE, by=1.0)
     away = "its candidate cannot lead while the store is away: the store does not answer"
     assert logged(caplog) == [f"the election 'report': {away}"] * 2, "one of each candidate"
     await town.turns(2 * LEASE)

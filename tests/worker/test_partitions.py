@@ -1258,7 +1258,7 @@ def test_a_group_whose_own_row_is_damaged_is_named_and_served_once_that_is_mende
 
 @above_the_store
 @sharing()
-async def test_what_keeps_a_group_from_being_made_is_reported_each_ten_minutes(
+async def test_what_keeps_a_group_from_being_made_is_reported_each_hour(
     group: Group,
 ) -> None:
     await group.board.make()
