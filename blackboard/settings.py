@@ -222,7 +222,7 @@ def current_folder() -> Path:
 
 def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
     """The settings of a named file, of `blackboard.toml` in `folder`, or the defaults; and the
-    folder that relative paths in them start from.
+    folder that relative paths in them start from: that of the file, `folder` for a pipe.
     """
     if path == "":
         raise BadInput("config", "it is empty", "name a file, or leave it out")
@@ -238,7 +238,7 @@ def find(path: str | None, *, folder: Path) -> tuple[Settings, Path]:
         remedy = "call it from a folder that can be read, or name the file: --config"
         raise BadInput("config", f"{file}: {error.strerror}", remedy) from None
     typed = Path(path or FILE_NAME) if folder == current_folder() else file
-    return load_settings(typed), file.resolve().parent
+    return load_settings(typed), file.resolve().parent if file.is_file() else folder
 
 
 def load_settings(file: Path) -> Settings:

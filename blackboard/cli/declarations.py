@@ -101,9 +101,9 @@ def session_for(chosen: Chosen, files: Sequence[ItemFile]) -> Session:
     if not whole:
         return Session.start(chosen)
     _check_other_settings(chosen, whole[0].path)
-    if whole[0].path == STDIN:
-        return replace(Session.start(chosen), settings=whole[0].settings)
-    return Session.start(replace(chosen, config=str(whole[0].path)))
+    if whole[0].path.is_file():
+        return Session.start(replace(chosen, config=str(whole[0].path)))
+    return Session.start(chosen, whole[0].settings)  # a pipe cannot be read again
 
 
 def _check_other_settings(chosen: Chosen, file: Path) -> None:

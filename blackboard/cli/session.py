@@ -41,11 +41,15 @@ class Session(Location):
     chosen: Chosen
 
     @classmethod
-    def start(cls, chosen: Chosen) -> "Session":
-        """Raises BadInput when the settings, or the board's name, cannot be used."""
+    def start(cls, chosen: Chosen, settings: settings_file.Settings | None = None) -> "Session":
+        """With these settings, whose paths start from the current folder, or those of a file.
+        Raises BadInput when the settings, or the board's name, cannot be used.
+        """
         if chosen.board is not None:
             check_board_name(chosen.board)
-        settings, folder = settings_file.find(chosen.config, folder=settings_file.current_folder())
+        folder = settings_file.current_folder()
+        if settings is None:
+            settings, folder = settings_file.find(chosen.config, folder=folder)
         return cls(
             chosen=chosen,
             settings=settings,

@@ -4,7 +4,8 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
@@ -946,6 +947,38 @@ def test_settings_are_read_from_one_file(blackboard: CommandLine) -> None:
     assert blackboard.rows() == []
     assert "blackboard.toml is passed over" in blackboard("apply", str(file)).err
     assert blackboard("--board", "blackboard", "show", "--json").json
+
+
+@contextmanager
+def pipe_of(text: str) -> Iterator[str]:
+    """The path of a pipe with this text, as a shell writes `<(...)`. It can be read once."""
+    reads, writes = os.pipe()
+    with os.fdopen(writes, "w") as stream:
+        stream.write(text)
+    yield f"/dev/fd/{reads}"
+    os.close(reads)
+
+
+@pytest.mark.parametrize("file", ["-", "<(...)"])
+def test_settings_that_can_be_read_once_say_which_board_is_meant(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """And those that are usual here say nothing of it."""
+    blackboard.write("[board]\nname = 'usual'\n")
+    text = "[board]\nname = 'prod'\n[types.calendars]\nevery = '5h'\n" + items("ann")
+    monkeypatch.setattr("sys.stdin", piped(text))
+    with pipe_of(text) as pipe:
+        said = blackboard("apply", "-" if file == "-" else pipe)
+    assert "blackboard.toml is passed over" in said.err
+    (ann,) = blackboard("--board", "prod", "show", "--json").json
+    assert (ann["id"], ann["schedule"]) == ("ann", "every 5h")
+    assert "no board 'usual'" in blackboard("--board", "usual", "show", code=2).err
+
+
+def test_settings_in_a_pipe_have_paths_from_the_current_folder(blackboard: CommandLine) -> None:
+    with pipe_of("[board]\nname = 'prod'\n") as pipe:
+        blackboard("--config", pipe, "init")
+    assert blackboard("--board", "prod", "show").out.startswith("no items yet")
 
 
 def test_an_item_whose_type_was_not_known_gets_its_schedule(blackboard: CommandLine) -> None:
