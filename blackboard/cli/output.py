@@ -9,7 +9,13 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -182,6 +188,11 @@ def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | 
 
 
 # ---- for programs, and for both
+
+
+def printing_beside(*, json: bool) -> AbstractContextManager[Any]:
+    """Around the import of jobs: what these print goes to stderr where stdout is for JSON."""
+    return redirect_stdout(sys.stderr) if json else nullcontext()
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:

@@ -638,9 +638,11 @@ def test_a_handler_here_gets_the_settings_of_its_job(jobs: CommandLine) -> None:
 def test_what_a_handler_prints_here_is_its_output_and_never_between_the_json(
     jobs: CommandLine, args: list[str]
 ) -> None:
+    """Nor what its module prints."""
+    jobs.write(f"print('printed by the module')\n{HANDLERS}", "mine.py")
     said = here(jobs, "plain", *args)
     printed, other = (said.err, said.out) if args else (said.out, said.err)
-    assert "printed by plain\n" in printed
+    assert printed.startswith("printed by the module\nprinted by plain\n")
     assert "printed by" not in other
     assert [run.output for run in history(jobs, "plain")] == ["printed by plain\n"]
 

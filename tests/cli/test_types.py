@@ -206,6 +206,14 @@ def test_types_check_imports_here_and_shows_what_is_printed(town: CommandLine) -
     assert said.err == "noise\n"
 
 
+def test_what_is_printed_while_types_are_imported_is_never_beside_the_json(
+    town: CommandLine,
+) -> None:
+    said = town("types", "--check", "--json")
+    assert [one["type"] for one in said.json] == ["report", "quick"]
+    assert said.err == "noise\nnoise\n"
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
