@@ -60,9 +60,10 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
     """Writes all of it. Waits where the descriptor is that of a pipe without room, even if another
     program has made it non-blocking. Raises OSError.
     """
-    while data:
+    left = memoryview(data)
+    while left:
         try:
-            data = data[os.write(descriptor, data) :]
+            left = left[os.write(descriptor, left) :]
         except BlockingIOError:
             waits = select.poll()
             waits.register(descriptor, select.POLLOUT)
