@@ -525,3 +525,20 @@ def test_keys_search_move_and_open(page: Page, place: tuple[Site, str]) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url("**/item?id=*")
+
+
+def test_a_finger_that_scrolls_over_a_timeline_does_not_zoom_it_at_its_next_tap(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    page.goto(f"{place[1]}timeline")
+    address = page.url
+    for kind, x in (("pointerdown", 400), ("pointercancel", 400), ("pointerup", 900)):
+        page.locator(".picture" if kind == "pointerdown" else "footer").dispatch_event(
+            kind, {"clientX": x, "button": 0}
+        )
+    assert page.locator(".brush").is_hidden()
+    page.evaluate("new Promise((done) => setTimeout(done, 200))")
+    assert page.url == address
+    for kind, x in (("pointerdown", 400), ("pointerup", 900)):
+        page.locator(".picture").dispatch_event(kind, {"clientX": x, "button": 0})
+    page.wait_for_url("**/timeline?*hours=*")

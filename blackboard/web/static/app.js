@@ -258,7 +258,10 @@
     if (!box) return;
     const part = Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
     const shade = document.querySelector(".brush");
-    if (event.type === "pointerdown" && picture && event.button === 0) from = part;
+    if (event.type === "pointercancel") { // a finger has begun to scroll
+      from = null;
+      shade.hidden = true;
+    } else if (event.type === "pointerdown" && picture && event.button === 0) from = part;
     else if (event.type === "pointermove" && from !== null && Math.abs(part - from) > 0.01) {
       const left = Math.min(part, from);
       shade.hidden = false;
@@ -310,7 +313,7 @@
     document.addEventListener("htmx:sse:before:connection", (event) => {
       if (event.detail.connection.attempt) loses();
     });
-    for (const kind of ["pointerdown", "pointermove", "pointerup"]) document.addEventListener(kind, brush);
+    for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) document.addEventListener(kind, brush);
     document.addEventListener("dragstart", (event) => event.target.closest?.(".picture") && event.preventDefault());
   };
 
