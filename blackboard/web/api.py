@@ -233,8 +233,12 @@ async def _actions(
 
 
 async def _openapi(site: Site, request: Request, query: shapes.NoQuery) -> Any:
-    root = f"{refusals.root_of(request.scope)}{refusals.API}{VERSION}"
-    return description(OPERATIONS, root=root, board=site.board.name)
+    return description(OPERATIONS, root=_root(request), board=site.board.name)
+
+
+def _root(request: Request) -> str:
+    """Where the paths of the operations begin."""
+    return f"{refusals.root_of(request.scope)}{refusals.API}{VERSION}"
 
 
 # ---- what an operator does
@@ -347,7 +351,7 @@ def _query(request: Request, struct: Any) -> Any:
     try:
         return msgspec.convert(parameters, struct)
     except msgspec.ValidationError as problem:
-        raise _bad(problem, struct, part="query") from None
+        raise _bad(problem, struct, request, part="query") from None
 
 
 async def _body(request: Request, struct: Any) -> Any:
@@ -358,14 +362,14 @@ async def _body(request: Request, struct: Any) -> Any:
         decoded = msgspec.json.decode(body, type=struct)
         check_keys(body, "body")
     except msgspec.ValidationError as problem:
-        raise _bad(problem, struct, part="body") from None
+        raise _bad(problem, struct, request, part="body") from None
     except (ValueError, RecursionError) as problem:
         reason = "half of a surrogate pair is no character" if _HALF.search(body) else problem
         raise BadInput("body", f"it is not JSON: {reason}", 'as in {"id": "davis"}') from None
     return decoded
 
 
-def _bad(problem: msgspec.ValidationError, struct: Any, *, part: str) -> BadInput:
+def _bad(problem: msgspec.ValidationError, struct: Any, request: Request, *, part: str) -> BadInput:
     """What is wrong with a `part` of a request, and with which field."""
     text = str(problem)
     placed = _PLACE.fullmatch(text)
@@ -379,7 +383,12 @@ def _bad(problem: msgspec.ValidationError, struct: Any, *, part: str) -> BadInpu
     field = placed[2] if placed is not None else None
     if kind := shapes.KINDS.get(get_type_hints(struct).get(field or "")):
         text = f'expected {kind}, or ""'
-    return BadInput(field or part, f"{text[:1].lower()}{text[1:]}", "see /api/v1/openapi.json")
+    return BadInput(field or part, f"{text[:1].lower()}{text[1:]}", _document(request))
+
+
+def _document(request: Request) -> str:
+    """A remedy: where all is described."""
+    return f"see {_root(request)}/openapi.json"
 
 
 def _refuses(status: int) -> Callable[[Request, Exception], Awaitable[Response]]:
@@ -397,8 +406,7 @@ async def _of_http(request: Request, problem: Exception) -> Response:
     """No such path, or no such method of a path."""
     assert isinstance(problem, HTTPException)
     if problem.status_code == 404:
-        remedy = f"see {refusals.root_of(request.scope)}{refusals.API}{VERSION}/openapi.json"
-        return refusals.refusal(404, "there is no such address", remedy=remedy)
+        return refusals.refusal(404, "there is no such address", remedy=_document(request))
     allowed = (problem.headers or {}).get("Allow", "")
     remedy = f"one of {allowed}" if allowed else ""
     text = f"{request.method} is not answered here" if allowed else problem.detail

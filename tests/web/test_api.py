@@ -570,6 +570,9 @@ def test_below_another_application_the_description_says_where(paged: PagedBoard)
     client.headers["authorization"] = f"Bearer {TOKEN}"
     found = client.get(f"/jobs{ROOT}/openapi.json").json()
     assert found["servers"] == [{"url": f"/jobs{ROOT}"}]
+    for wrong in ("items?page=x", "nothing"):
+        refused = client.get(f"/jobs{ROOT}/{wrong}").json()["error"]
+        assert refused["remedy"] == f"see /jobs{ROOT}/openapi.json"
     assert client.get(f"/jobs{ROOT}/board").json()["items"] == 5
     assert msgspec.json.decode(client.get(f"/jobs{ROOT}/items").content)["total"] == 5
 
