@@ -152,6 +152,12 @@ def test_what_people_and_handlers_say_turns_and_steers_nothing(site: WebSite) ->
     )
 
 
+def test_the_title_of_a_page_turns_nothing_either(site: WebSite) -> None:
+    site.add("\u202eodd")
+    head = site.get(f"/item?id={quote(chr(0x202E) + 'odd')}").text.partition("</title>")[0]
+    assert r"<title>\u202eodd" in head
+
+
 def test_a_form_changes_the_item_that_it_shows_whatever_a_browser_makes_of_an_id(
     site: WebSite,
 ) -> None:
