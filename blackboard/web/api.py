@@ -60,7 +60,6 @@ from blackboard.why import ExplainedItem, explained_record, read_one
 VERSION = "/v1"
 LONGEST_BODY = 2_000_000
 """Bytes."""
-SIGN_IN = "send the header Authorization: Bearer TOKEN"
 REMEDIES: Mapping[type[Exception], str] = {
     Missing: "GET /items lists them",
     MissingRun: "GET /runs lists those that are kept",

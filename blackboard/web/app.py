@@ -34,7 +34,7 @@ from blackboard.web.access import (
     Sessions,
     visitor_of,
 )
-from blackboard.web.api import SIGN_IN, api_app
+from blackboard.web.api import api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns
 from blackboard.web.site import PageFunction, Signature, Site, WebPage, is_live, trouble_page
@@ -62,6 +62,9 @@ READY_LASTS = 1.0
 HEALTH_WAITS = 0.5
 """Seconds for which the answer whether the server is well waits for the store."""
 REPLACED = "the board was removed, or made anew: start the server again\n"
+SIGN_IN = "send the header Authorization: Bearer TOKEN"
+BY_PROXY = "come through the proxy that signs people in"
+"""Remedies for a request without a visitor, where there is a token, and where there is none."""
 NOT_DONE = "Nothing was done, as you are not signed in any more."
 FIGURES_LAST = 5.0
 """Seconds for which figures of the board are good, at the least."""
@@ -195,10 +198,11 @@ def _trouble(
 def _unknown(site: Site, request: Request) -> Response:
     """The answer to a request without a visitor: the page to sign in, or a refusal."""
     headers = {"www-authenticate": "Bearer"} if site.access.token else {}
+    remedy = SIGN_IN if site.access.token else BY_PROXY
     if refusals.is_api(request.scope):
-        return refusals.refusal(401, "sign in first", remedy=SIGN_IN, headers=headers)
+        return refusals.refusal(401, "sign in first", remedy=remedy, headers=headers)
     if not site.access.token or "text/html" not in request.headers.get("accept", ""):
-        return PlainTextResponse("blackboard: sign in first\n", 401, headers)
+        return PlainTextResponse(f"blackboard: sign in first ({remedy})\n", 401, headers)
     if request.method in SAFE:
         back = f"{refusals.path_of(request.scope)}{refusals.query_of(request)}"
         page = _login(back=back, problem="", status=401)

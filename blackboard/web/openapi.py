@@ -12,7 +12,7 @@ JSON_TYPE = "application/json"
 REF = "#/components/schemas/{name}"
 STATUSES = {
     400: "What was said cannot be used; `field` names it.",
-    401: "A Bearer token is needed.",
+    401: "The request proves no visitor; `remedy` says how to sign in.",
     403: "It is read-only: `blackboard serve --operator` allows changes.",
     404: "There is no such item or run.",
     409: "The item, or the board, is in a state that does not allow it, or the new id is taken.",

@@ -216,7 +216,8 @@ def test_without_the_token(locked: WebSite) -> None:
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "davis" not in answer.text.replace("id=davis", "")
         answer = locked.get(path, accept="*/*")
-        assert (answer.status_code, answer.text) == (401, "blackboard: sign in first\n")
+        words = "blackboard: sign in first (send the header Authorization: Bearer TOKEN)\n"
+        assert (answer.status_code, answer.text) == (401, words)
     assert locked.post("/act/pause", {"id": "davis"}, accept=HTML).status_code == 401
     assert locked.get("/healthz").status_code == 200
     assert locked.get("/static/app.css").status_code == 200
@@ -531,7 +532,11 @@ def test_the_header_of_a_proxy() -> None:
         assert site.get("/", x_user="ann").status_code == 200
     for client in (("10.0.1.7", 1), ("::ffff:10.0.1.7", 1), ("testclient", 1), ("::1", 1)):
         with served(client=client, **about) as site:
-            assert site.get("/", x_user="ann").status_code == 401
+            page, api = (site.get(path, x_user="ann") for path in ("/", "/api/v1/items"))
+            assert (page.status_code, api.status_code) == (401, 401)
+            for answer in (page, api):  # no token is known to this server
+                assert "come through the proxy that signs people in" in answer.text
+                assert "Bearer" not in answer.text
 
 
 @pytest.mark.parametrize("header", ["X-User:", "X User", "X-Üser", "X-User\n"])
