@@ -26,6 +26,7 @@ from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.results import report_in
 from blackboard.records import decoded
+from blackboard.tasks import in_thread
 
 ENDING = ".report.json"
 _RUNS = 20
@@ -54,8 +55,10 @@ class ReportRow:
 
 
 async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
-    """The report of an item. Raises NoReport when there is none here."""
-    return _report_at(await _report_path(board, item), item)
+    """The report of an item. Raises NoReport when there is none here. The file is read in a thread:
+    it may be large, or on a file system that does not answer.
+    """
+    return await in_thread(_report_at, await _report_path(board, item), item)
 
 
 async def _report_path(board: BoardTable, item: Item) -> Path:

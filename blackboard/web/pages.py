@@ -67,6 +67,8 @@ RUNS_OF_AN_ITEM = 50
 NEXT_TIMES = 10
 LONGEST_SEARCH = 0.2
 """Seconds after which no more next times are computed: those of a rare rule take long."""
+MOST_ROWS = 2_000
+"""Of a report: the worst come first in one of `calendars`, which has no more."""
 SLOW = 2.0
 """A run that lasts so many times the usual is slow, if the usual is more than a second."""
 
@@ -322,7 +324,8 @@ async def report_page(site: Site, request: Request) -> WebPage:
         report = await read_report(site.board, item)
     except NoReport as missing:
         problem = str(missing)
-    columns, rows = report_table(report)
+    columns, all_rows = await site.compute(report_table, report)
+    rows = all_rows[:MOST_ROWS]
     return WebPage(
         template="report.html",
         title=f"{item.id}: report",
@@ -338,6 +341,7 @@ async def report_page(site: Site, request: Request) -> WebPage:
                 (row.level, [_report_cell(*cell) for cell in zip(row.values, columns, strict=True)])
                 for row in rows
             ],
+            "left_out": len(all_rows) - len(rows),
         },
     )
 

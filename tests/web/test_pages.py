@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, unquote_plus, urlencode
 
+import msgspec
 import pytest
 from httpx2 import ASGITransport, AsyncClient
 from starlette.datastructures import ImmutableMultiDict, QueryParams
@@ -26,7 +27,7 @@ from starlette.requests import Request
 import blackboard
 from blackboard import cost
 from blackboard.board import Board
-from blackboard.display import run_queries
+from blackboard.display import report, run_queries
 from blackboard.display.health import Overview, checked, read_overview
 from blackboard.display.item_queries import SORTS, ItemQuery
 from blackboard.display.run_queries import RunQuery, cursor_of, newest_runs
@@ -52,7 +53,7 @@ from blackboard.spec import RunOptions, Spec, decode_spec
 from blackboard.table import ANY, Merge, Replaced, TableError, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import actions as web_actions
-from blackboard.web import app, health, live, recent, runs, snapshot
+from blackboard.web import app, health, live, pages, recent, runs, snapshot
 from blackboard.web import filters as filters_module
 from blackboard.web import site as site_module
 from blackboard.web.access import LONGEST_QUERY
@@ -1288,6 +1289,8 @@ def test_a_search_in_runs_finds_none_that_is_under_way(site: WebSite) -> None:
         ("/health", cost, "rhythms_of"),
         ("/health", cost, "asked_for"),
         ("/item?id=davis", upcoming_times, "claimed"),
+        ("/report?id=davis", pages, "report_table"),
+        ("/report?id=davis", report, "_report_at"),
         ("/api/v1/next?id=davis", upcoming_times, "claimed"),
         ("/api/v1/items", Filter, "choose"),
         ("/api/v1/alarms", health, "checked"),
@@ -1307,12 +1310,28 @@ def test_what_is_computed_for_a_page_leaves_the_event_loop_to_others(
     async def thread_of_the_loop() -> int:
         return threading.get_ident()
 
-    site.add("davis")
+    site.add("davis", every="1h", params={"out": "nowhere"})
     ran_hourly(site, "davis", "ok")
     monkeypatch.setattr(place, name, noted)
     assert site.get(path).status_code == 200
     assert threads
     assert site.do(thread_of_the_loop) not in threads
+
+
+def test_of_a_long_report_the_first_rows_are_shown(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    columns = [{"title": "feed", "key": "name"}]
+    feeds = [{"name": f"feed {number}"} for number in range(1_203)]
+    written = {"table": {"rows": "feeds", "columns": columns}, "feeds": feeds}
+    (tmp_path / "davis.report.json").write_bytes(msgspec.json.encode(written))
+    site.add("davis", every="1h", params={"out": str(tmp_path)})
+    text = site.get("/report?id=davis").text
+    assert text.count("<td>feed ") == 1_203
+    monkeypatch.setattr(pages, "MOST_ROWS", 2)
+    text = site.get("/report?id=davis").text
+    assert text.count("<td>feed ") == 2
+    assert "1,201 more" in text
 
 
 def test_what_is_wrong_and_the_cost_are_computed_less_often_where_they_take_long(
