@@ -21,7 +21,7 @@ from starlette.responses import Response, StreamingResponse
 
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
-from blackboard.tasks import cancel_all, drop_error
+from blackboard.tasks import cancel_all
 from blackboard.web.access import visitor_of
 from blackboard.web.site import PageFunction, Signature, Site, WebPage, trouble_page, zone_name
 
@@ -77,22 +77,25 @@ class Fragments:
             self._viewers -= 1
             self._drop()
 
-    async def get(
+    def get(
         self, site: Site, request: Request, page: PageFunction, state: object
-    ) -> Fragment:
+    ) -> asyncio.Future[Fragment]:
         """The live part of the page that a request shows: for this state or, where that rests or is
-        being made, for an earlier one.
+        being made, for an earlier one. Others wait for it too: it is not to be cancelled.
         """
         key = (request.url.path, request.url.query, zone_name(request))
         making = self._making.get(key)
-        if making is None:
-            made = self._made.get(key)
-            now = site.board.clock.monotonic()
-            if made is not None and (made.of == state or now < made.rests_until):
-                return made
-            making = self._making[key] = asyncio.create_task(_fragment(site, request, page, state))
-            making.add_done_callback(partial(self._keep, key))
-        return await asyncio.shield(making)  # others wait for it, when this viewer is gone
+        if making is not None:
+            return making
+        made = self._made.get(key)
+        now = site.board.clock.monotonic()
+        if made is not None and (made.of == state or now < made.rests_until):
+            kept: asyncio.Future[Fragment] = asyncio.get_running_loop().create_future()
+            kept.set_result(made)
+            return kept
+        making = self._making[key] = asyncio.create_task(_fragment(site, request, page, state))
+        making.add_done_callback(partial(self._keep, key))
+        return making
 
     def _keep(self, key: _Key, making: asyncio.Task[Fragment]) -> None:
         del self._making[key]
@@ -166,31 +169,25 @@ class _Stream:
                 yield f"event: server\ndata: {site.sessions.mark}\n\n"
                 while not self._is_over:
                     state, turn = self._state(), self._turn
-                    making = asyncio.create_task(
-                        self.fragments.get(site, self.request, self.page, state)
-                    )
-                    making.add_done_callback(drop_error)
-                    try:
-                        while not (await self._is_made(making) or self._is_over):
-                            if self._turn != turn:  # it takes long, as where the store is away
-                                turn = self._turn
-                                yield STILL_THERE
-                        if not making.done():
-                            return
-                        part = making.result()
-                    finally:
-                        making.cancel()
+                    making = self.fragments.get(site, self.request, self.page, state)
+                    while not (await self._is_made(making) or self._is_over):
+                        if self._turn != turn:  # it takes long, as where the store is away
+                            turn = self._turn
+                            yield STILL_THERE
+                    if not making.done():
+                        return
+                    part = making.result()
                     made_for, rests_until = part.of, part.rests_until
                     if part.digest == sent or (not sent and made_for != state):
                         yield STILL_THERE  # the page as it was loaded may be newer than the part
                     else:
                         sent = part.digest
                         yield part.event
-                    del part, making  # else each open stream would hold its part until the next
+                    del part, making  # else each open stream would hold its part meanwhile
                     await asyncio.sleep(APART)
                     await self._change(made_for, rests_until, turn)
 
-    async def _is_made(self, making: asyncio.Task[Fragment]) -> bool:
+    async def _is_made(self, making: asyncio.Future[Fragment]) -> bool:
         """Whether a part is there, for which it waits a moment."""
         await asyncio.wait([making], timeout=STATE_EVERY)
         return making.done()

@@ -1825,7 +1825,8 @@ class MadeParts:
     async def _part(self, address: bytes) -> str:
         scope = {"type": "http", "path": "/live/item", "query_string": address, "headers": []}
         site = cast(Site, self)
-        part = await self.fragments.get(site, Request(scope), self._page, self.state)
+        making = self.fragments.get(site, Request(scope), self._page, self.state)
+        part = await asyncio.shield(making)
         return part.event.decode().splitlines()[1].removeprefix("data: ").rstrip(".")
 
     async def _page(self, site: Site, request: Request) -> WebPage:
