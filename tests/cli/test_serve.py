@@ -110,7 +110,19 @@ def test_without_the_extra(
     assert "pip install 'blackboard-scheduler[web]'" in town.refused("serve", "--listen", "0")
 
 
-def test_what_may_be_served() -> None:
+def test_what_may_be_served(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def named() -> str:
+        asked.append("a name server, which may take seconds")
+        return "a.example"
+
+    monkeypatch.setattr(socket, "getfqdn", named)
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        for host in ("127.0.0.1", "localhost"):
+            assert "Address already in use" in town.refused("serve", "--listen", f"{host}:{port}")
+    assert asked == []
     for host in ("127.0.0.1", "localhost", "::1"):
         check_open(host, token="", user_header="")
     check_open("0.0.0.0", token=TOKEN, user_header="")
