@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from blackboard.clock import Clock
+from blackboard.display.escaping import shown
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_keys, number_of
 from blackboard.phrases import plural
@@ -200,8 +201,8 @@ async def act(site: Site, request: Request) -> Response:
     item_id = of_field(form.get("id", ""))
     arguments = arguments_in(verb, form)
     await do(site, request, verb, item_id, arguments)
-    shown = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
-    return RedirectResponse(f"{root_of(request.scope)}/item?{shown}", 303)
+    query = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
+    return RedirectResponse(f"{root_of(request.scope)}/item?{query}", 303)
 
 
 async def do(
@@ -291,7 +292,7 @@ class BulkChanges:
         for action in self._latest.values():
             if action.left:
                 left = f"{len(action.left):,} of {action.total:,} items are left as they are"
-                _log.warning("%s by %s: %s: the server ends", action.verb, action.by, left)
+                _log.warning("%s by %s: %s: the server ends", action.verb, shown(action.by), left)
                 action.left.clear()
         await ending
 
@@ -312,7 +313,7 @@ async def _change(
             change.changed.ids.add(item_id)
         except Exception as problem:  # noqa: BLE001 - it is counted, as refusals are
             if not isinstance(problem, BlackboardError | TableError):
-                _log.exception("%s of %s failed", change.verb, item_id)
+                _log.exception("%s of %s failed", change.verb, shown(item_id))
             change.failed += 1
             if len(change.problems) < NAMED:
                 change.problems.append((item_id, str(problem)))

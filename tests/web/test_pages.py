@@ -740,6 +740,7 @@ def test_a_change_of_many_items_ends_with_the_server_though_the_store_does_not_a
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(web_actions, "AT_ONCE", 2)
+    monkeypatch.setattr(web_actions, "name_of", lambda _: "ann\x1b[31m")
     with served(operator=True) as site:
         begun: list[str] = []
         answered = asyncio.Event()
@@ -777,7 +778,7 @@ def test_a_change_of_many_items_ends_with_the_server_though_the_store_does_not_a
         assert paused_ids(site) == ["davis", "dayton"]
         (action,) = site.do(lambda: actions(site.board, limit=10))
         assert (action.verb, action.ids, action.detail) == ("pause", ("davis", "dayton"), "")
-    assert "2 of 4 items are left as they are: the server ends" in caplog.text
+    assert r"pause by ann\x1b[31m: 2 of 4 items are left as they are: the server" in caplog.text
 
 
 def test_an_action_on_an_item_that_was_removed_meanwhile(site: WebSite) -> None:
