@@ -11,9 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from blackboard.errors import BlackboardError
 from blackboard.handlers.context import HandlerItem
 from blackboard.handlers.registry import Handlers, load
 from blackboard.model import Ended
