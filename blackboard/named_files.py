@@ -84,6 +84,6 @@ def _check_kind(file: Path, mode: int) -> None:
     """Raises OSError for a folder, and for a pipe that has a name in a folder."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    is_of_shell = str(file.absolute()).startswith(("/dev/", "/proc/"))
+    is_of_shell = str(file.absolute()).startswith(("/dev/fd/", "/dev/std", "/proc/"))
     if stat.S_ISFIFO(mode) and not is_of_shell and os.path.lexists(file.resolve()):
         raise OSError(errno.ENXIO, "it is a named pipe")

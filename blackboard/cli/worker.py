@@ -108,6 +108,9 @@ def worker_command(
     if reload and (processes > 1 or until != "stopped"):
         remedy = "leave out --processes, --once and --until-idle"
         raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
+    if (processes > 1 or reload) and chosen.config and not Path(chosen.config).is_file():
+        problem = f"each process reads {chosen.config}, which can be read once"
+        raise BadInput("config", problem, "name a file, or leave out --processes and --reload")
     if chosen.json and form == "text":
         raise BadInput("log", "--json asks for JSON", "leave out one of them")
     try:

@@ -44,7 +44,7 @@ class OfTask(Block):
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         if self._task is not None and self._task in _ending:
-            self._task.remove_done_callback(_exit)
+            self._task.remove_done_callback(_exit_with_the_last)
             raise SystemExit(EXIT_CODE)
 
     def terminate(self) -> bool:
@@ -57,18 +57,23 @@ class OfTask(Block):
         return True
 
     def end_program(self) -> None:
-        """Ends the program by SystemExit, out of its loop, when the task has ended."""
+        """Ends the program by SystemExit, out of its loop, when the task has ended, and those of
+        all other blocks that SIGTERM ends: they may have to clean up.
+        """
         assert self._task is not None
         _ending.add(self._task)
-        self._task.add_done_callback(_exit)
+        self._task.add_done_callback(_exit_with_the_last)
 
 
-def _exit(_task: object) -> None:
-    raise SystemExit(EXIT_CODE)
+def _exit_with_the_last(task: asyncio.Task[Any]) -> None:
+    are_left = not any(block.is_terminated for block in tuple(_blocks))
+    if task in _ending and are_left and all(other.done() for other in tuple(_ending)):
+        _ending.clear()  # once: several may end in one turn, and the loop closes what is left
+        raise SystemExit(EXIT_CODE)
 
 
 _ending = WeakSet[asyncio.Task[Any]]()
-"""The tasks with whose end the program ends."""
+"""The tasks whose block SIGTERM has ended, and that have left it. The program ends with them."""
 _blocks = WeakSet[Block]()
 """Those that end at SIGTERM. Weak: a block may never be left."""
 
@@ -89,15 +94,13 @@ def catch(block: Block) -> None:
         signal.signal(signal.SIGTERM, _heard)
 
 
-def release(block: Block) -> bool:
+def release(block: Block) -> None:
     """Removes a block. After the last one SIGTERM is as it was before, unless the program has
-    installed another handler. Returns whether the program is to end now: SIGTERM has ended the
-    block, and no other one is still ending.
+    installed another handler.
     """
     _blocks.discard(block)
     if not _blocks:
         reset()
-    return block.is_terminated and not any(other.is_terminated for other in tuple(_blocks))
 
 
 async def leave(
@@ -107,16 +110,16 @@ async def leave(
     traceback: TracebackType | None,
 ) -> None:
     """Removes a block and leaves its task group, at its end or when it is cancelled. Raises the
-    first error of the group. Where the program is to end now, it does when the task has ended: the
+    first error of the group. Where SIGTERM has ended the block, the program ends with its task: the
     SystemExit of a task that is not the program's first would be logged as an error.
     """
-    ends_program = release(block)
+    release(block)
     try:
         await group.__aexit__(type(cancelled) if cancelled else None, cancelled, traceback)
     except BaseExceptionGroup as problems:
         raise problems.exceptions[0] from None
     except asyncio.CancelledError:
-        if ends_program:
+        if block.is_terminated:
             block.end_program()
         raise
 

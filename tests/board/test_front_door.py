@@ -1883,20 +1883,22 @@ import asyncio, blackboard, os, signal
 @blackboard.handler("feed")
 async def feed(item, ctx): ...
 
-async def stays(block):
+async def stays(block, turns):
     try:
         async with block:
             entered.append(block)
             await asyncio.Event().wait()
     finally:
-        await asyncio.sleep(0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
         print("left", flush=True)
 
 async def main():
     async with blackboard.open("memory:", handlers=[feed], create=True) as board:
         async with asyncio.TaskGroup() as tasks:
-            for block in (board.worker(), board.election("a"), board.election("b")):
-                tasks.create_task(stays(block))
+            blocks = board.worker(), board.election("a"), board.election("b")
+            for block, turns in zip(blocks, TURNS):
+                tasks.create_task(stays(block, turns))
             while len(entered) < 3:
                 await asyncio.sleep(0)
             os.kill(os.getpid(), signal.SIGTERM)
@@ -1909,11 +1911,13 @@ except SystemExit as ended:
 """
 
 
+@pytest.mark.parametrize("turns", [(1, 1, 1), (1, 20, 200), (200, 20, 1), (20, 200, 1)])
 def test_at_sigterm_a_program_with_blocks_in_several_tasks_ends_without_an_error(
-    tmp_path: Path,
+    turns: tuple[int, int, int], tmp_path: Path
 ) -> None:
+    """And each task, which leaves its block when it can, cleans up to its end."""
     done = subprocess.run(
-        [sys.executable, "-W", "always", "-c", BLOCKS_IN_TASKS],
+        [sys.executable, "-W", "always", "-c", BLOCKS_IN_TASKS.replace("TURNS", str(turns))],
         cwd=tmp_path,
         env=own_environ(),
         capture_output=True,

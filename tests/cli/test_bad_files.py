@@ -184,7 +184,31 @@ def test_a_settings_file_that_is_no_file_is_refused_and_not_waited_for(town: Com
 def test_what_a_shell_gives_as_a_file_is_read(town: CommandLine, args: str, answer: str) -> None:
     town.write('[[items]]\nid = "keene"\ntype = "hello"\nevery = "8h"\n', "towns.toml")
     (town.folder / "link").symlink_to("/dev/stdin")
-    done = subprocess.run(
+    done = in_bash(town, args)
+    assert (done.returncode, answer in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.parametrize("option", ["--processes 2", "--reload"])
+def test_settings_that_can_be_read_once_are_refused_where_each_process_reads_them(
+    town: CommandLine, option: str
+) -> None:
+    done = in_bash(town, f"--config <(echo '[board]') worker --jobs shell {option}")
+    assert done.returncode == 2
+    assert "config: each process reads /dev/fd/" in done.stderr
+    assert "name a file" in done.stderr
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="no memory file system here")
+def test_a_named_pipe_in_memory_is_none_of_a_shell(town: CommandLine) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        os.mkfifo(Path(folder) / "pipe")
+        assert "it is a named pipe" in town.refused("apply", f"{folder}/pipe")
+
+
+def in_bash(town: CommandLine, args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         ["bash", "-c", f"{sys.executable} -m blackboard --store {town.store} {args}"],
         cwd=town.folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -193,7 +217,6 @@ def test_what_a_shell_gives_as_a_file_is_read(town: CommandLine, args: str, answ
         check=False,
         timeout=patience(60),
     )
-    assert (done.returncode, answer in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 @pytest.mark.of_sqlite("damaged files")
