@@ -706,6 +706,12 @@ def test_a_run_that_was_put_back_does_not_wait_for_the_end_of_a_window_of_an_ear
     assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
 
 
+def test_an_edit_that_began_before_a_run_was_put_back_leaves_it_due_as_it_was() -> None:
+    stop = NOW + timedelta(seconds=1)
+    after = planned_by(replace(PUT_BACK, stop=stop, ready=stop), settings(cron="30 * * * *"))
+    assert (after.ready, after.put_back) == (stop, True)
+
+
 def test_a_run_with_params_of_its_own_goes_behind_one_that_was_put_back() -> None:
     before = replace(PUT_BACK, checkpoint="57")
     made = requested(before, name="a", once='{"a":1}', now=NOW)
