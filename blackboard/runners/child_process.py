@@ -174,12 +174,13 @@ class ChildProcess:
 
     async def leave(self, seconds: float) -> str:
         """Lets an idle child end by itself, which closes resources and sends the last spans; kills
-        it after so many seconds. Returns what went wrong; "" if nothing did.
+        it after so many seconds. Returns what went wrong; "" if nothing did. SIGTERM is nothing
+        wrong: where a service ends, its manager may send it to all of its processes.
         """
         self._receive = None
         self.hang_up()
         if await self.gone(seconds):
-            return self.reason() if self.ended.result() else ""
+            return "" if self.ended.result() in {0, -signal.SIGTERM} else self.reason()
         self.kill()
         await self.gone(seconds)
         return f"it did not end within {seconds:g} s"

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -176,6 +177,23 @@ def test_what_a_child_raises_as_it_closes_them_is_logged(
     [line] = [message for _, message in told.logs] + caplog.messages
     assert line.startswith("the end of ")
     assert line.endswith("the child process ended: exit code 1; it printed last: OSError: no route")
+
+
+def test_an_idle_child_that_sigterm_has_ended_is_no_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "numbered.py").write_text(
+        "import os\nfrom blackboard import handler\n"
+        '@handler("numbered")\ndef numbered(item, ctx):\n    return os.getpid()\n'
+    )
+    jobs, told = load(["numbered.py"], tmp_path), Told()
+
+    async def story(runner: ProcessRunner) -> None:
+        ended = await runner.start(call_of("numbered", jobs=jobs), told, math.inf).wait()
+        os.kill(ended.result, signal.SIGTERM)
+
+    with_processes(story)
+    assert [*told.logs, *caplog.messages] == []
 
 
 def test_a_run_that_has_ended_keeps_its_outcome_while_its_child_closes_them(notes: Path) -> None:
