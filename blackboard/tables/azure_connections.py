@@ -45,7 +45,7 @@ def proxy_of(url: str) -> str | None:
 
 
 class AzureConnections(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
-    """Connections without proxies."""
+    """Connections whose names are resolved here, and without the proxies of the environment."""
 
     session: ClientSession | None
 

@@ -14,7 +14,7 @@ No secret of a connection string is repeated: not in an error, and not in what a
 these objects. The address alone says which table is used; the string must be of the same account.
 
 The service that gives tokens speaks HTTP too, so its failure carries a response of its own, and
-quotes from it. Here it becomes `NoToken`, which has no response and repeats no text.
+quotes from it. Here it becomes `NoToken`, which has no response and repeats none of its text.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable
+from contextvars import Context
 from dataclasses import dataclass, field
 from enum import Enum
 from importlib.util import find_spec
@@ -46,6 +47,7 @@ from blackboard.tables.azure_address import (
     netloc,
     refuse_cosmos,
 )
+from blackboard.tasks import cancel_all
 
 EMULATOR_KEY = (
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -172,9 +174,10 @@ _PRINCIPAL = ("AZURE_CLIENT_SECRET", _CERTIFICATE)
 TOKEN_WITHIN = 10.0
 """Seconds to wait for a token: `az` takes several. The time limit of the request that waits for it
 begins when that is sent."""
-REFRESHED_WITHIN = 2.0
-"""The same while the last token is valid: where the service that gives tokens is in trouble,
-azure-identity asks it for long, and all renewals wait for that."""
+VALID_WAITS = 2.0
+"""Seconds that a request waits for a new token while the last one is valid: where the service that
+gives tokens is in trouble, azure-identity asks it for long, and all renewals would wait for that.
+"""
 
 ASK_AGAIN = 5.0
 """Seconds after a failure until a token is asked for again."""
@@ -194,11 +197,11 @@ class NoToken(ClientAuthenticationError):
 
 
 class Tokens(AsyncTokenCredential):
-    """`source` with a time limit; every failure is a NoToken.
+    """`source` with a time limit; every failure is a NoToken. All requests wait for one answer.
 
-    While it fails, the last token is used as long as it is valid. Without one, the failure is
-    raised again for `ASK_AGAIN` seconds, so that requests that wait for a token fail together and
-    not one after the other.
+    While it fails, or takes long, the last token is used as long as it is valid. Without one, the
+    failure is raised again for `ASK_AGAIN` seconds, so that requests that wait for a token fail
+    together and not one after the other.
     """
 
     def __init__(self, source: AsyncTokenCredential, clock: Clock | None = None) -> None:
@@ -207,20 +210,39 @@ class Tokens(AsyncTokenCredential):
         self._last: AccessToken | None = None
         self._failed: tuple[float, NoToken] | None = None
         """When the source last failed, monotonic, and how."""
+        self._asking: asyncio.Task[AccessToken | None] | None = None
 
     async def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        if self._failed is None or self._clock.monotonic() > self._failed[0] + ASK_AGAIN:
-            within = TOKEN_WITHIN if self._valid is None else REFRESHED_WITHIN
-            try:
-                self._last, self._failed = await self._asked(within, *scopes, **options), None
-            except NoToken as failure:
-                self._failed = self._clock.monotonic(), failure
-            else:
-                return self._last  # it is valid also where this host's clock is wrong
+        asking = self._asking
+        if options.get("claims") or (asking is None and not self._has_just_failed):
+            # In a context of its own: it is no part of the run whose request comes first.
+            asking = asyncio.create_task(self._ask(*scopes, **options), context=Context())
+            self._asking = asking
+        if asking is not None:
+            waits = None if self._valid is None else VALID_WAITS
+            await asyncio.wait([asking], timeout=waits)
+            if asking.done() and (token := asking.result()) is not None:
+                return token  # it is valid also where this host's clock is wrong
         if (valid := self._valid) is not None:
             return valid
         assert self._failed is not None
         raise self._failed[1]
+
+    @property
+    def _has_just_failed(self) -> bool:
+        return self._failed is not None and (self._clock.monotonic() <= self._failed[0] + ASK_AGAIN)
+
+    async def _ask(self, *scopes: str, **options: Any) -> AccessToken | None:
+        """Asks for a token. Notes how that ends, also where no request waits for it any more."""
+        try:
+            self._last, self._failed = await self._asked(*scopes, **options), None
+        except NoToken as failure:
+            self._failed = self._clock.monotonic(), failure
+            return None
+        finally:
+            if self._asking is asyncio.current_task():
+                self._asking = None
+        return self._last
 
     @property
     def _valid(self) -> AccessToken | None:
@@ -229,12 +251,12 @@ class Tokens(AsyncTokenCredential):
         is_valid = last is not None and last.expires_on > self._clock.now().timestamp()
         return last if is_valid else None
 
-    async def _asked(self, within: float, *scopes: str, **options: Any) -> AccessToken:
+    async def _asked(self, *scopes: str, **options: Any) -> AccessToken:
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(TOKEN_WITHIN):
                 return await self._source.get_token(*scopes, **options)
         except TimeoutError:
-            raise NoToken(f"no answer within {within:g} s", may_pass=True) from None
+            raise NoToken(f"no answer within {TOKEN_WITHIN:g} s", may_pass=True) from None
         except OSError as error:
             raise NoToken(
                 error.strerror or "", may_pass=isinstance(error, ConnectionError)
@@ -247,6 +269,7 @@ class Tokens(AsyncTokenCredential):
             raise NoToken(code[0] if code else "", may_pass=unanswered) from None
 
     async def close(self) -> None:
+        await cancel_all([self._asking] if self._asking is not None else [])
         await self._source.close()
 
     async def __aexit__(self, *_: object) -> None:
@@ -360,7 +383,7 @@ def _from_connection(
 def _of_a_principal(variable: str) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
-    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - as that
+    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - it needs aiohttp, of that package
 
     connections = TokenConnections()
     try:
@@ -384,7 +407,7 @@ def _of_a_principal(variable: str) -> Credential:
 def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
-    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - as that
+    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - it needs aiohttp, of that package
 
     who = "the managed identity of " + ("AZURE_CLIENT_ID" if client_id else "this host")
     advice = f"it must be assigned to this host; or set {CONNECTION_STRING}"
