@@ -174,16 +174,18 @@ class ChildProcess:
 
     async def leave(self, seconds: float) -> str:
         """Lets an idle child end by itself, which closes resources and sends the last spans; kills
-        it after so many seconds. Returns what went wrong; "" if nothing did. SIGTERM is nothing
-        wrong: where a service ends, its manager may send it to all of its processes.
+        it after so many seconds. Returns what went wrong; "" if nothing did. SIGTERM and SIGINT are
+        nothing wrong: where a service ends, its manager may send them to all of its processes.
         """
         self._receive = None
         self.hang_up()
         if await self.gone(seconds):
-            return "" if self.ended.result() in {0, -signal.SIGTERM} else self.reason()
+            is_good = self.ended.result() in {0, None, -signal.SIGTERM, -signal.SIGINT}
+            return "" if is_good else self.reason()
         self.kill()
         await self.gone(seconds)
-        return f"it did not end within {seconds:g} s"
+        reason = "resources that do not close, or a thread that is no daemon?"
+        return f"it did not end within {seconds:g} s ({reason})"
 
     def hang_up(self) -> None:
         """Closes the socket, which ends an idle child."""

@@ -179,21 +179,47 @@ def test_what_a_child_raises_as_it_closes_them_is_logged(
     assert line.endswith("the child process ended: exit code 1; it printed last: OSError: no route")
 
 
-def test_an_idle_child_that_sigterm_has_ended_is_no_problem(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+NUMBERED = """\
+import os
+from blackboard import handler
+
+@handler("numbered")
+def numbered(item, ctx):
+    return os.getpid()
+"""
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_an_idle_child_that_the_manager_of_a_service_has_ended_is_no_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: signal.Signals
 ) -> None:
-    (tmp_path / "numbered.py").write_text(
-        "import os\nfrom blackboard import handler\n"
-        '@handler("numbered")\ndef numbered(item, ctx):\n    return os.getpid()\n'
-    )
+    (tmp_path / "numbered.py").write_text(NUMBERED)
     jobs, told = load(["numbered.py"], tmp_path), Told()
 
     async def story(runner: ProcessRunner) -> None:
         ended = await runner.start(call_of("numbered", jobs=jobs), told, math.inf).wait()
-        os.kill(ended.result, signal.SIGTERM)
+        os.kill(ended.result, ending)
 
     with_processes(story)
     assert [*told.logs, *caplog.messages] == []
+
+
+def test_an_idle_child_whose_exit_code_is_not_known_is_no_problem(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a program that ignores SIGCHLD."""
+    (tmp_path / "numbered.py").write_text(NUMBERED)
+    jobs = load(["numbered.py"], tmp_path)
+
+    async def story(runner: ProcessRunner) -> None:
+        await runner.start(call_of("numbered", jobs=jobs), Told(), math.inf).wait()
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with_processes(story)
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert caplog.messages == []
 
 
 def test_a_run_that_has_ended_keeps_its_outcome_while_its_child_closes_them(notes: Path) -> None:
