@@ -366,11 +366,11 @@ class Election(OfOneProcess):
                 if isinstance(trouble, TableError):
                     self._log_outage(trouble, answered=answered)
                 else:
-                    answered = self._has_answered()
-                    if self._problem.is_news(str(trouble)):
+                    answered = self._note_answer()
+                    if self._problem.note(str(trouble)):
                         self._report(trouble)
             else:
-                failures, answered = 0, self._has_answered()
+                failures, answered = 0, self._note_answer()
                 self._problem.end()
                 every = self._state.times.check
                 pause = min(every, HURRY) if self._hurries else every
@@ -380,11 +380,11 @@ class Election(OfOneProcess):
     def _log_outage(self, trouble: TableError, *, answered: float) -> None:
         """Logs that the store does not answer, where that lasts longer than a term could."""
         is_long = self._clock.monotonic() >= deadline(answered, self._state.times.lease)
-        if self._logs_outages and is_long and self._outage.is_news(str(trouble)):
+        if self._logs_outages and is_long and self._outage.note(str(trouble)):
             problem = "its candidate cannot lead while the store is away"
             _log.warning("the election %r: %s: %s", self.name, problem, trouble)
 
-    def _has_answered(self) -> float:
+    def _note_answer(self) -> float:
         """Logs that the store answers again, where an outage was logged. Returns when it answered,
         in monotonic seconds.
         """

@@ -126,7 +126,7 @@ class PartitionNames:
         self._named(answer)
 
     def _report(self, problem: str) -> None:
-        if self._trouble.is_news(problem):
+        if self._trouble.note(problem):
             message = f"the partitions of {self._group} cannot be named: {problem}"
             self._events.emit(GroupTrouble, message=message)
 
@@ -247,7 +247,7 @@ class GroupRows:
             self.to_make = self.made
 
     def _cannot_make(self, problem: BlackboardError | Refused | str) -> None:
-        if self._trouble.is_news(str(problem)):
+        if self._trouble.note(str(problem)):
             message = f"the partitions of {self.group} cannot be made: {problem}"
             self.events.emit(GroupTrouble, message=message)
 

@@ -6,7 +6,7 @@ from blackboard.clock import Clock
 
 AGAIN_AFTER = 3600.0
 """Seconds after which a trouble that lasts is reported again."""
-OTHERWISE_AFTER = 60.0
+ANOTHER_REASON_AFTER = 60.0
 """Seconds after which it is reported for another reason, at the earliest."""
 
 
@@ -20,10 +20,10 @@ class LastingTrouble:
         self._reported_at = -math.inf
         """When that was, in monotonic seconds."""
 
-    def is_news(self, reason: str) -> bool:
+    def note(self, reason: str) -> bool:
         """Notes that there is trouble. Returns whether it is to be reported now."""
         now = self._clock.monotonic()
-        quiet = AGAIN_AFTER if reason == self._reason else OTHERWISE_AFTER
+        quiet = AGAIN_AFTER if reason == self._reason else ANOTHER_REASON_AFTER
         if now < self._reported_at + quiet:
             return False
         self._reason, self._reported_at = reason, now

@@ -49,7 +49,7 @@ from blackboard.sharing.group_rows import GroupRows, PartitionNames, row_in_the_
 from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.sharing.looks import ROUND, Look, Pace
 from blackboard.sharing.races import GroupRaces, Races
-from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable
+from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable, Unknown
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
@@ -425,7 +425,7 @@ class GroupWorker:
         is late overrides nothing: it looks again when it is late no more.
         """
         assert self._racing is not None
-        with suppress(TableError):  # the breaker reports it, and the next race decides
+        try:
             while not self._stopping and self._racing.decide:
                 look = await self._look(at_workers=False)
                 picture = self._picture(look)
@@ -433,6 +433,9 @@ class GroupWorker:
                     await self._take(look, {*picture.free, *picture.stale} & {name})
                     break
                 await self.board.clock.sleep(self._pace.late_until - self.board.clock.monotonic())
+        except TableError as trouble:
+            if not isinstance(trouble, Busy | Unavailable | Unknown):  # the breaker reports those
+                self._cannot_serve(trouble)
         return name in self.holdings.ids
 
     def _release_lost(self, name: str) -> None:
@@ -537,7 +540,7 @@ class GroupWorker:
 
     def _cannot_serve(self, problem: TableError | BlackboardError) -> None:
         why = row_in_the_way(self.board) if isinstance(problem, Conflict) else str(problem)
-        if self._trouble.is_news(why):
+        if self._trouble.note(why):
             message = f"the group {self.handler.type} cannot be served: {why}"
             self.events.emit(GroupTrouble, message=message)
 

@@ -36,7 +36,7 @@ from blackboard.sharing.election import (
     UNANSWERED,
     Election,
 )
-from blackboard.sharing.lasting_trouble import AGAIN_AFTER, OTHERWISE_AFTER
+from blackboard.sharing.lasting_trouble import AGAIN_AFTER, ANOTHER_REASON_AFTER
 from blackboard.table import ANY, Insert, Merge, Replace, Row, Unavailable, read
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import make_board
@@ -714,7 +714,7 @@ async def test_a_store_that_is_away_for_longer_than_a_term_outlasts_is_logged_an
     assert logged(caplog) == [f"the election 'report': {away}"] * 2, "one of each candidate"
     await town.turns(2 * LEASE)
     assert len(logged(caplog)) == 4
-    await town.turns(OTHERWISE_AFTER)
+    await town.turns(ANOTHER_REASON_AFTER)
     caplog.clear()
     for number in range(8):
         town.wires[0].reason = f"another reason, {number}"
