@@ -721,7 +721,8 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
         following = stays or slot_after_edit(after, settings=settings, now=now)
         if item.put_back:  # it may wait for the end of a window that is no more
-            after = replace(after, ready=min(item.ready, max(item.stop or now, now)))
+            opened = opens(settings.schedule, max(item.stop or now, now))
+            after = replace(after, ready=min(item.ready, opened or item.ready))
         return _planned_beside(after, following or NEVER)
     if stays is not None:
         return _waiting_for(after, stays, settings=settings, now=now)

@@ -706,6 +706,37 @@ def test_a_run_that_was_put_back_does_not_wait_for_the_end_of_a_window_of_an_ear
     assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
 
 
+@pytest.mark.parametrize("said", [{"cron": HOURLY}, {"cron": "30 * * * *"}, {"every": "4h"}])
+@pytest.mark.parametrize(
+    ("blackout", "ready"),
+    [
+        ("sat 11:00-18:00", NOON + 6 * HOUR),
+        ("sat 11:00-14:00", NOON + 2 * HOUR),
+        ("sat 11:00-20:00", NOON + 6 * HOUR),
+        ("sat 12:00-12:01", NOW),
+        ("mon-sun", NOON + 6 * HOUR),
+    ],
+    ids=["same", "shorter", "longer", "over", "endless"],
+)
+@pytest.mark.parametrize("before", [PUT_BACK, UNLOCKED, replace(UNLOCKED, state=State.PAUSED)])
+def test_a_run_that_was_put_back_does_not_begin_in_a_window_that_an_edit_leaves(
+    before: Item, blackout: str, ready: datetime, said: dict[str, Any]
+) -> None:
+    """It waits no longer than it did either."""
+    by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
+    row = replace(before, state=State.ACTIVE, schedule=by.text)
+    waits = replace(put_off(row, settings=by, now=NOW), state=before.state)
+    after = planned_by(waits, settings(**said, blackout=blackout))
+    assert (after.slot, after.ready, after.put_back) == (NOON, ready, True)
+
+
+def test_a_run_that_was_put_back_does_not_wait_where_no_schedule_is_left() -> None:
+    by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
+    waits = put_off(replace(PUT_BACK, schedule=by.text), settings=by, now=NOW)
+    after = planned_by(waits, settings())
+    assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
+
+
 def test_an_edit_that_began_before_a_run_was_put_back_leaves_it_due_as_it_was() -> None:
     stop = NOW + timedelta(seconds=1)
     after = planned_by(replace(PUT_BACK, stop=stop, ready=stop), settings(cron="30 * * * *"))

@@ -96,8 +96,7 @@ class OperatorChanges:
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
         elif before.state is not State.DONE and self._was_cut_short(before):
             yield from same(before, after, "slot attempt state once requests")
-            latest = max(before.stop or change.batch.latest, change.batch.latest)
-            yield from _no_later(after.ready, min(before.ready, latest))
+            yield from _waits_for_windows(change, before, after, settings)
         elif before.state is not State.DONE and before.attempt > 1:
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
@@ -163,10 +162,31 @@ class OperatorChanges:
         yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
 
 
+def _waits_for_windows(
+    change: AppliedChange, before: Item, after: Item, settings: RunSettings
+) -> Iterator[Difference]:
+    """A run that was put back waits after an edit for the end of the windows that it is in by the
+    new schedule, and no longer than before. The time of the edit is known to a minute.
+    """
+    schedule, latest = settings.schedule, change.batch.latest
+    if not _has_another(before, after):
+        yield from same(before, after, "ready")
+        return
+    end = opens(schedule, max(before.stop or latest, latest))
+    yield from _no_later(after.ready, min(before.ready, end or before.ready))
+    if after.ready < before.ready:
+        yield "SLOT", "ready", opens(schedule, after.ready), after.ready
+        yield "SLOT", "ready", max(after.ready, before.stop or after.ready), after.ready
+
+
 def _is_unwanted(before: Item, after: Item) -> bool:
     """Whether an item that never ran waits for a slot of its old schedule, which nobody named."""
-    has_another = (before.schedule, before.timezone) != (after.schedule, after.timezone)
-    return has_another and before.start is None and before.first is None
+    return _has_another(before, after) and before.start is None and before.first is None
+
+
+def _has_another(before: Item, after: Item) -> bool:
+    """Whether an edit gave the item another schedule."""
+    return (before.schedule, before.timezone) != (after.schedule, after.timezone)
 
 
 def _in_line(

@@ -1,0 +1,102 @@
+"""What the simulator's invariant says about edits of runs that were put back."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from blackboard.model import Item, replace
+from blackboard.protocol import keys
+from blackboard.simulator.changes import AppliedChange, Shadow, Touch
+from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.requests import OperatorChanges
+from blackboard.simulator.store import AppliedBatch, Sender
+from blackboard.table import Delete
+from tests.support.plans import HOUR, HOURLY, MINUTE, NOON, item, settings
+
+NOW = NOON + MINUTE
+WINDOW = "sat 11:00-18:00"
+BY = settings(cron=HOURLY, blackout=WINDOW)
+ENDS = NOON + 6 * HOUR
+WAITS = replace(
+    item(start=NOON),
+    stop=NOW,
+    ready=ENDS,
+    put_back=True,
+    schedule=BY.text,
+    timezone=BY.timezone,
+)
+
+
+def check(after: Item, said: dict[str, Any], *, now: datetime = NOW) -> None:
+    """An edit of an item that waits for the end of its window."""
+    sender = Sender(name="ann", verb="edit")
+    batch = AppliedBatch(
+        sender=sender,
+        partition="town",
+        ops=(),
+        before={},
+        after={},
+        moment=0.0,
+        sent=0.0,
+        now=now,
+        latest=now,
+    )
+    op = Delete(keys.item_key(WAITS.id), "etag")
+    touch = Touch(op=op, old=WAITS, new=after, age=0.0)
+    change = AppliedChange(
+        id=WAITS.id, batch=batch, touches={Item: [touch]}, before=WAITS, shadow=Shadow(item=after)
+    )
+    by = settings(**said)
+    OperatorChanges(lambda _: by, lambda _: True)(change)
+
+
+def edited(said: dict[str, Any], ready: datetime) -> Item:
+    by = settings(**said)
+    return replace(WAITS, ready=ready, schedule=by.text, timezone=by.timezone)
+
+
+OPEN: dict[str, Any] = {"cron": "30 * * * *"}
+CLOSED: dict[str, Any] = OPEN | {"blackout": WINDOW}
+SHORTER: dict[str, Any] = OPEN | {"blackout": "sat 11:00-14:00"}
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "ready"),
+    [
+        (OPEN, NOW),
+        ({}, NOW),
+        (CLOSED, ENDS),
+        (SHORTER, NOON + 2 * HOUR),
+        (OPEN | {"blackout": "sat 11:00-20:00"}, ENDS),
+        (OPEN | {"blackout": "mon-sun"}, ENDS),
+        ({"cron": HOURLY, "blackout": WINDOW}, ENDS),
+    ],
+)
+def test_a_run_that_was_put_back_may_wait_for_the_window_that_it_is_in(
+    said: dict[str, Any], ready: datetime
+) -> None:
+    check(edited(said, ready), said)
+    check(edited(said, ready), said, now=NOW + SECOND / 2)  # written later than decided
+
+
+@pytest.mark.parametrize(
+    ("said", "ready"),
+    [
+        (OPEN, ENDS),
+        (OPEN, NOW + 2 * SECOND),
+        (OPEN, NOW - SECOND),
+        (CLOSED, NOW),
+        (CLOSED, ENDS - SECOND),
+        (CLOSED, ENDS + SECOND),
+        (SHORTER, NOW),
+        (SHORTER, ENDS),
+        ({"cron": HOURLY, "blackout": WINDOW}, NOW),
+    ],
+)
+def test_a_run_that_was_put_back_waits_for_that_window_and_no_other(
+    said: dict[str, Any], ready: datetime
+) -> None:
+    with pytest.raises(Violation, match=r"SERVED|SLOT"):
+        check(edited(said, ready), said)
