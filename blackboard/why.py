@@ -314,36 +314,59 @@ def _taken(item: Item, move: Move, facts: Circumstances) -> str:
         return "the first of its candidates that looks leads: each looks again and again"
     if facts.takers == 0:
         return f"no worker that takes {item.type} is at work to start it"
-    if full := _full(item, facts):
-        return full
+    if shortage := _shortage(item, facts):
+        return shortage.text
     when = "in its next walk" if move is Move.RUN else "then"
     return f"{_takers(item, facts)} starts it {when}, as soon as it has a free slot"
 
 
-def _full(item: Item, facts: Circumstances) -> str:
-    """What holds all permits, or slots, that a run of the item needs, and until when; "" where some
-    are free.
-    """
-    if held := facts.permitted + facts.permit_rows:
-        return _held_by_limit(item, held, facts)
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    """All permits, or slots, that a run of an item needs are held."""
+
+    text: str
+    """By what, and until when."""
+    remedy: str
+    """What makes room; "": only time does."""
+
+
+def _shortage(item: Item, facts: Circumstances) -> _Shortage | None:
+    """What a run of the item waits for beside a worker; None: nothing, or no worker is at work."""
+    if facts.takers == 0:
+        return None
+    if facts.permitted or facts.permit_rows:
+        return _shortage_of_permits(item, facts)
     if not facts.occupants:
-        return ""
+        return None
     shown = phrases.some(facts.occupants, MOST_OCCUPANTS)
-    which = f"the slots of {item.type}" if facts.has_other_slots else "slots"
-    return f"{which} are full: held by {shown}; it starts when one of them ends"
+    which, more = "slots", MORE_SLOTS
+    if facts.has_other_slots:
+        which, more = f"the slots of {item.type}", _higher("slots", item)
+    text = f"{which} are full: held by {shown}; it starts when one of them ends"
+    return _Shortage(text, f"{more}; or cancel one of them")
 
 
-def _held_by_limit(item: Item, held: Sequence[str], facts: Circumstances) -> str:
-    """What holds the places of a type whose runs are limited on the board, and until when."""
+def _shortage_of_permits(item: Item, facts: Circumstances) -> _Shortage:
+    """What holds the places of a type whose runs are limited on the board."""
     concurrency = facts.settings.concurrency if facts.settings else None
     apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
     if facts.permitted:
         until = f"ends, or {phrases.span(LEASE)} after its worker has died"
+        remedy = f"{_higher('concurrency', item)}; or cancel one of them"
+    elif facts.is_newer_permit:
+        until = "is gone"
+        remedy = "upgrade blackboard and its workers; without a newer worker, delete that row"
     else:
-        until = "is gone" if facts.is_newer_permit else "is free"
+        until, remedy = "is free", ""
+    held = facts.permitted + facts.permit_rows
     limit = f"{item.type} has {phrases.plural(len(held), 'run')}{apart} at a time"
     holders = phrases.some(held, MOST_OCCUPANTS)
-    return f"{limit} on the whole board: held by {holders}; it starts when one of them {until}"
+    text = f"{limit} on the whole board: held by {holders}; it starts when one of them {until}"
+    return _Shortage(text, remedy)
+
+
+def _higher(limit: str, item: Item) -> str:
+    return f"a higher `{limit}` in [types.{item.type}]"
 
 
 def _takers(item: Item, facts: Circumstances) -> str:
@@ -420,8 +443,8 @@ def _lock(status: ItemStatus, facts: Circumstances) -> str:
         follows = "frees it without another attempt"
     elif status.item.state is not State.ACTIVE:
         follows = f"frees it; attempt {lock.attempt + 1} may start when the item is resumed"
-    elif full := _full(status.item, facts):
-        return f"{text}; {full}"
+    elif shortage := _shortage(status.item, facts):
+        return f"{text}; {shortage.text}"
     else:
         follows = f"overrides it and runs attempt {lock.attempt + 1}"
     taker = _taker(status.item, facts)
@@ -532,10 +555,11 @@ def _remedy_of_run(status: ItemStatus, facts: Circumstances) -> str:
         return f"{phrases.command('cancel', item.id)} ends the run"
     if stale is not None and facts.board_paused:
         return RESUME_BOARD
-    more = ""
+    remedy = ""
     if stale is not None and item.state is State.ACTIVE and _has_attempts(stale, facts):
-        more = _remedy_of_full(item, facts)
-    return more or f"{phrases.command('unlock', item.id)} takes the lock at once"
+        shortage = _shortage(item, facts)
+        remedy = shortage.remedy if shortage else _remedy_without_takers(item, facts)
+    return remedy or f"{phrases.command('unlock', item.id)} takes the lock at once"
 
 
 def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
@@ -543,27 +567,21 @@ def _remedy_of_wait(item: Item, move: Move, facts: Circumstances) -> str:
         return "mend that in the settings or `blackboard edit` the item, for all workers"
     if facts.is_election:
         return "start a program that enters the election"
-    if facts.takers == 0:
-        return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
-    if _full(item, facts):
-        return _remedy_of_full(item, facts)
+    if remedy := _remedy_without_takers(item, facts):
+        return remedy
+    shortage = _shortage(item, facts)
+    if shortage is not None and move not in {Move.SKIP, Move.PUT_OFF}:
+        return shortage.remedy
     if move in {Move.LEAVE, Move.PUT_OFF}:
         return f"{phrases.command('run', item.id)} starts it at once"
     return ""
 
 
-def _remedy_of_full(item: Item, facts: Circumstances) -> str:
-    """What makes room where all permits, or slots, are held; "" where they are not."""
-    if facts.permit_rows and not facts.permitted:
-        upgrade = "upgrade blackboard and its workers; without a newer worker, delete that row"
-        return upgrade if facts.is_newer_permit else ""
-    if not (facts.permitted or facts.occupants):
+def _remedy_without_takers(item: Item, facts: Circumstances) -> str:
+    """What makes workers take the item; "" where one is at work that does."""
+    if facts.takers != 0:
         return ""
-    more = MORE_SLOTS
-    if facts.permitted or facts.has_other_slots:
-        limit = "concurrency" if facts.permitted else "slots"
-        more = f"a higher `{limit}` in [types.{item.type}]"
-    return f"{more}; or cancel one of them"
+    return f"start a worker that has the jobs of {item.type}: `blackboard worker`"
 
 
 async def explained(

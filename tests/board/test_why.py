@@ -14,7 +14,7 @@ from blackboard.protocol.rename_marks import copied_name
 from blackboard.rules.due import Move
 from blackboard.rules.status import status_of
 from blackboard.spec import RunSettings, Spec, resolve
-from blackboard.why import Circumstances, Explanation, explain, explained
+from blackboard.why import MORE_SLOTS, Circumstances, Explanation, explain, explained
 from tests.support.boards import Scene, settings_of, story
 from tests.support.clocks import ManualClock
 from tests.support.wrong_rows import repaired
@@ -421,6 +421,27 @@ def test_a_stale_lock_on_a_paused_board_waits_until_that_is_resumed() -> None:
     assert told.move is Move.LEAVE
     assert dict(told.facts)["lock"].endswith("no worker overrides it until the board is resumed")
     assert dict(told.facts)["to change"] == "`blackboard resume --board`"
+
+
+@pytest.mark.parametrize(
+    ("settings", "move", "remedy"),
+    [
+        (CLOSED, Move.PUT_OFF, "`blackboard run davis` starts it at once"),
+        (NONE, Move.SKIP, None),
+        (EVERY, Move.RUN, f"{MORE_SLOTS}; or cancel one of them"),
+    ],
+)
+def test_more_slots_are_asked_for_where_a_run_waits_for_them(
+    settings: RunSettings, move: Move, remedy: str | None
+) -> None:
+    one = status_of(replace(ITEM, **BEFORE), None, now=NOW, resolution=0.01)
+    told = explain(
+        one,
+        Circumstances(now=NOW, resolution=0.01, settings=settings, takers=1, occupants=("keene",)),
+    )
+    facts = dict(told.facts)
+    assert (told.move, facts.get("to change")) == (move, remedy)
+    assert ("held by keene" in facts["next"]) is (move is Move.RUN)
 
 
 def test_a_stale_lock_of_an_item_of_a_newer_version_is_left_alone() -> None:

@@ -219,6 +219,31 @@ def test_why_says_what_keeps_a_stale_lock_from_being_overridden(
     assert "`blackboard unlock davis`" in towns("why", "davis").out
 
 
+@pytest.mark.parametrize("holder", ["davis", "keene"])
+def test_why_of_a_stale_lock_asks_for_a_worker_where_there_is_none(
+    towns: CommandLine, holder: str
+) -> None:
+    """Also while the permit of a run whose worker died counts, which may be its own."""
+    (towns.folder / "blackboard.toml").write_text("[types.calendars]\nconcurrency = 1\n")
+    towns.start("davis", owner="host:9:dead")
+    send(towns, Merge(keys.lock_key("davis"), {"stale_after": -60.0}, ANY))
+
+    async def permit(board: BoardTable) -> None:
+        await take(board, Limit("calendars", "", 1), [holder], owner="host:9:dead")
+
+    towns.on_board(permit)
+    facts = towns("why", "davis", "--json").json[0]["facts"]
+    assert facts["lock"].endswith(
+        ": the first worker that takes calendars overrides it and runs attempt 2, "
+        "but none is at work"
+    )
+    assert (
+        facts["to change"] == "start a worker that has the jobs of calendars: `blackboard worker`"
+    )
+    towns("pause", "davis")
+    assert "`blackboard unlock davis`" in towns("why", "davis").out
+
+
 @pytest.mark.parametrize(
     ("columns", "words", "remedy"),
     [
