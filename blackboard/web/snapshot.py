@@ -38,7 +38,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
 from blackboard.rules.status import STATES, ItemStatus, status_of
 from blackboard.spec import Labels
-from blackboard.table import Busy, TableError
+from blackboard.table import TableError, Unavailable, Unusable
 from blackboard.tasks import cancel_all, in_turns
 
 _log = logging.getLogger("blackboard.web")
@@ -118,6 +118,8 @@ class Snapshot:
         """Another one each time that something has changed."""
         self.changes_here = 0
         """How often viewers have changed items."""
+        self.looks = 0
+        """Looks that have ended."""
         self.at: datetime | None = None
         """The store's time at which it was read last; None: never."""
         self.problem: TableError | None = None
@@ -180,9 +182,9 @@ class Snapshot:
     @property
     def _share(self) -> int:
         """How many times as long as the last look the next pause is. A store that did not answer
-        may be back soon; one that is busy is spared.
+        may be back soon; with any other problem, as where it is busy, it is spared.
         """
-        is_away = self.problem is not None and not isinstance(self.problem, Busy)
+        is_away = isinstance(self.problem, Unavailable) and not isinstance(self.problem, Unusable)
         return 1 if is_away else SHARE_OF_A_LOOK
 
     # ---- being looked at
@@ -202,7 +204,7 @@ class Snapshot:
         if self.age < max(LOOK_EVERY, self._look_took):
             return
         if self.at is None or self._is_small or self.age > oldest:
-            await self.look(since=self._looked_at)
+            await self.look(since=self.looks)
         elif self._watching is None:
             self._watching = asyncio.create_task(self._look_once())
 
@@ -249,12 +251,12 @@ class Snapshot:
 
     # ---- looking
 
-    async def look(self, *, since: float | None = None) -> None:
+    async def look(self, *, since: int | None = None) -> None:
         """Read what has changed. What the store does not answer is kept as `problem`. `since` is
-        the end of the last look: a caller who has waited for another one meanwhile needs no more.
+        how many looks had ended: a caller who has waited for another one needs no more.
         """
         async with self._looking:
-            if since is not None and self._looked_at != since:
+            if since is not None and self.looks != since:
                 return
             began = self._clock.monotonic()
             before = self.version
@@ -270,6 +272,7 @@ class Snapshot:
                     _log.exception("the board cannot be read")
                 self._has(TableError(fault))
             self._looked_at = self._clock.monotonic()
+            self.looks += 1
             if self._is_small or self._full_at < began:  # else the next look is no such reading
                 self._look_took = self._looked_at - began
             self._announce(since=before)

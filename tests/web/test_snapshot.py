@@ -19,7 +19,7 @@ from blackboard.protocol.claims import Claim
 from blackboard.protocol.edits import edit, pause, remove, resume
 from blackboard.protocol.status import read_status
 from blackboard.spec import Spec
-from blackboard.table import ANY, Busy, Merge, TableError, Unavailable
+from blackboard.table import ANY, Busy, Merge, Unavailable, Unusable
 from blackboard.tables.memory import Contents, MemoryTable
 from blackboard.web import snapshot as module
 from blackboard.web.filters import MOST_KEPT, Chooser, Filter
@@ -564,10 +564,18 @@ def test_one_reader_for_all_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "pause"), [(Unavailable("it does not answer"), 10), (Busy(1.0), 50)]
+    ("problem", "pause"),
+    [
+        (Unavailable("it does not answer"), 10),
+        (Busy(1.0), 50),
+        (Unusable("its disk is full"), 50),
+        (BadRow("item:x", "it is damaged"), 50),
+        (ValueError("a fault"), 50),
+    ],
+    ids=["away", "busy", "unusable", "damaged", "fault"],
 )
 def test_after_no_answer_the_store_is_looked_at_again_soon_and_a_busy_one_is_spared(
-    monkeypatch: pytest.MonkeyPatch, problem: TableError, pause: float
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, pause: float
 ) -> None:
     async def told() -> None:
         clock = ManualClock()
@@ -616,6 +624,20 @@ def test_pages_that_are_asked_for_together_wait_for_one_look(
         assert (await ask(5), looks, snapshot.trouble) == (True, 1, "it does not answer")
         assert (await ask(5), looks) == (True, 1)  # the store rests for as long as that took
         assert (await ask(5), looks) == (True, 2)
+
+    asyncio.run(told())
+
+
+def test_who_waited_for_another_look_needs_no_more_also_where_no_time_has_passed() -> None:
+    async def told() -> None:
+        clock = ManualClock()
+        snapshot = Snapshot(await make_board(MemoryTable(clock, Contents()), clock))
+        await snapshot.look()
+        seen = snapshot.looks
+        await asyncio.gather(*(snapshot.look(since=seen) for _ in range(5)))
+        assert snapshot.looks == seen + 1
+        await snapshot.look()
+        assert snapshot.looks == seen + 2
 
     asyncio.run(told())
 
