@@ -91,12 +91,14 @@ class OperatorChanges:
         asked_for = before.slot != before.planned and before.state is not State.DONE
         if before.running:
             yield from same(before, after, "slot ready attempt state once requests")
+        elif before.state is not State.DONE and self._was_cut_short(before):
+            yield from same(before, after, "attempt state once requests")
+            moved = before.slot - MILLISECOND if asked_for else before.slot
+            yield from _one_of(after.slot, before.slot, moved)
+            yield from _waits_for_windows(change, before, after, settings)
         elif asked_for:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
-        elif before.state is not State.DONE and self._was_cut_short(before):
-            yield from same(before, after, "slot attempt state once requests")
-            yield from _waits_for_windows(change, before, after, settings)
         elif before.state is not State.DONE and before.attempt > 1:
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
