@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from io import BufferedWriter, RawIOBase, TextIOWrapper
+from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, TextIO
 
 NOT_WRITTEN = 2
@@ -65,40 +65,56 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         try:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
-            waits = select.poll()
-            waits.register(descriptor, select.POLLOUT)
-            waits.poll()
+            _wait_for_room(descriptor)
 
 
-class _Descriptor(RawIOBase):
-    """Takes each write whole. Does not close the descriptor, which is the process's."""
+def _wait_for_room(descriptor: int) -> None:
+    waits = select.poll()
+    waits.register(descriptor, select.POLLOUT)
+    waits.poll()
 
-    def __init__(self, descriptor: int, name: str) -> None:
-        super().__init__()
-        self._descriptor = descriptor
-        self.name = name
 
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return self._descriptor
-
-    def isatty(self) -> bool:
-        return os.isatty(self._descriptor)
+class _Unbuffered(FileIO):
+    """Takes each write whole: a TextIOWrapper drops what its raw stream does not take."""
 
     def write(self, data: Any) -> int:
-        write_all(self._descriptor, data)
+        write_all(self.fileno(), data)
         return len(data)
 
 
+class _Buffered(BufferedWriter):
+    """Waits where its raw stream, a FileIO, has no room. The two count in C what is written: an
+    interrupt between a write and its count would let bytes be written twice.
+    """
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        while True:
+            try:
+                super().write(left)
+            except BlockingIOError as full:
+                left = left[full.characters_written :]
+                _wait_for_room(self.fileno())
+            else:
+                return size
+
+    def flush(self) -> None:
+        while True:
+            try:
+                return super().flush()
+            except BlockingIOError:
+                _wait_for_room(self.fileno())
+
+
 def _written_whole(stream: TextIO) -> TextIO:
-    """The same stream, through a `_Descriptor`."""
+    """The same stream, through `_Buffered` or `_Unbuffered`."""
     assert isinstance(stream, TextIOWrapper)
-    raw: Any = _Descriptor(stream.fileno(), stream.name)
     is_buffered = isinstance(stream.buffer, BufferedWriter)
+    raw: Any = (FileIO if is_buffered else _Unbuffered)(stream.fileno(), "w", closefd=False)
+    raw.name = stream.name
     return TextIOWrapper(
-        BufferedWriter(raw) if is_buffered else raw,
+        _Buffered(raw) if is_buffered else raw,
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,

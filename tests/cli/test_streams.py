@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.command_line import CommandLine, blackboard
+from tests.cli.command_line import ROOT, CommandLine, blackboard
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, eventually
 
@@ -125,6 +125,74 @@ def test_a_pipe_that_another_program_made_non_blocking_gets_all_output(
         assert process.stderr is not None
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+PRINTS = f"""
+from blackboard import cli
+
+def called():
+    try:
+        for number in range({LINES}):
+            print(f"town-{{number:05}}")
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+cli.called = called
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("blocking", [True, False])
+def test_ctrl_c_while_output_is_written_lets_no_line_come_twice(
+    tmp_path: Path, unbuffered: str, *, blocking: bool
+) -> None:
+    """Where a part of the buffer was taken before."""
+    (tmp_path / "prints.py").write_text(PRINTS)
+    reads, writes = os.pipe()
+    most = fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4_096)
+    os.set_blocking(writes, blocking)
+    with subprocess.Popen(
+        [sys.executable, "prints.py"],
+        cwd=tmp_path,
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": unbuffered, "PYTHONPATH": str(ROOT)},
+    ) as process:
+        os.close(writes)
+        full = "the pipe is full"
+        eventually(lambda: left_in(reads) > most // 2 or process.poll() is not None, full)
+        process.send_signal(signal.SIGINT)
+        with os.fdopen(reads, "rb") as stream:
+            lines = stream.read().decode().splitlines()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+    assert process.returncode == 130
+    assert lines[:200] == [f"town-{number:05}" for number in range(200)]
+    assert len(lines) == len(set(lines))
+
+
+def test_output_that_a_disk_took_in_part_is_not_written_again(tmp_path: Path) -> None:
+    """Where the disk has room again as the command ends."""
+    code = """
+import os, resource, signal, sys
+from blackboard.cli.streams import flushed, open_streams
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))
+streams = open_streams()
+try:
+    sys.stdout.write("".join(f"{number:05}\\n" for number in range(1_000)))
+    sys.stdout.flush()
+except OSError:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    sys.exit(flushed(3, streams))
+"""
+    (tmp_path / "code.py").write_text(code)
+    done = shell(tmp_path, f"{shlex.quote(sys.executable)} code.py > out", PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stderr) == (3, "")
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert lines == [f"{number:05}" for number in range(1_000)]
 
 
 def test_a_pipe_that_another_program_made_non_blocking_is_read_to_its_end(
