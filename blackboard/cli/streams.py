@@ -11,8 +11,9 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 NOT_WRITTEN = 2
 """The exit code of a command whose output is lost."""
@@ -24,7 +25,8 @@ programs. Python ignores that signal, which sockets may cause, too."""
 def open_streams() -> tuple[TextIO, TextIO]:
     """Opens the streams that the caller has closed. What is written to stderr is discarded; what is
     written to stdout fails, as on a full disk: a command that cannot answer has not succeeded.
-    Returns stdout and stderr: a handler may put others in their place.
+    Returns stdout and stderr: a handler may put others in their place. Those that a program has put
+    there before are left as they are.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -32,7 +34,9 @@ def open_streams() -> tuple[TextIO, TextIO]:
             null = os.open(os.devnull, flags)
             stream = open(null, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
-    sys.stdout, sys.stderr = _written_whole(sys.stdout), _written_whole(sys.stderr)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is getattr(sys, f"__{name}__"):
+            setattr(sys, name, _written_whole(getattr(sys, name)))
     return sys.stdout, sys.stderr
 
 
@@ -108,15 +112,19 @@ class _Buffered(BufferedWriter):
 
 
 def _written_whole(stream: TextIO) -> TextIO:
-    """The same stream, through `_Buffered` or `_Unbuffered`."""
+    """The same stream of Python's, through `_Buffered` or `_Unbuffered`."""
     assert isinstance(stream, TextIOWrapper)
+    with suppress(OSError):  # it is tried again as Python ends
+        stream.flush()
     is_buffered = isinstance(stream.buffer, BufferedWriter)
     raw: Any = (FileIO if is_buffered else _Unbuffered)(stream.fileno(), "w", closefd=False)
     raw.name = stream.name
-    return TextIOWrapper(
+    whole: Any = TextIOWrapper(
         _Buffered(raw) if is_buffered else raw,
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+    whole.mode = stream.mode
+    return cast(TextIO, whole)

@@ -195,6 +195,110 @@ except OSError:
     assert lines == [f"{number:05}" for number in range(1_000)]
 
 
+REPLACED = {
+    "a writer of a codec": "sys.stdout = codecs.getwriter('utf-8')(sys.stdout.buffer)",
+    "an object that passes on": "sys.stdout, sys.stderr = Passes(sys.stdout), Passes(sys.stderr)",
+    "a file": "sys.stdout = open('out', 'w')",
+    "in memory": "sys.stdout = io.StringIO()",
+    "wrapped anew": "sys.stdout = io.TextIOWrapper(sys.stdout.detach(), encoding='utf-8')",
+    "without a descriptor": "sys.stdout = io.TextIOWrapper(io.BytesIO())",
+    "closed": "sys.stdout.close(); sys.stdout = open('out', 'w')",
+}
+
+
+@pytest.mark.parametrize("replaced", REPLACED)
+def test_a_program_that_has_replaced_its_streams_may_call_a_command(
+    town: CommandLine, replaced: str
+) -> None:
+    code = f"""
+import codecs, io, sys
+from pathlib import Path
+from blackboard.cli import main
+
+class Passes:
+    def __init__(self, stream):
+        self._stream = stream
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+{REPLACED[replaced]}
+print("before")
+own = sys.stdout
+sys.argv[1:] = ["show"]
+try:
+    main()
+finally:
+    assert sys.stdout is own
+    if isinstance(own, io.StringIO):
+        Path("out").write_text(own.getvalue())
+    elif isinstance(getattr(own, "buffer", None), io.BytesIO):
+        Path("out").write_bytes(own.buffer.getvalue())
+"""
+    town.write(code, "program.py")
+    line = f"{shlex.quote(sys.executable)} program.py > direct; status=$?"
+    done = shell(
+        town.folder,
+        f"{line}; cat direct out 2>/dev/null; exit $status",
+        BLACKBOARD_STORE=town.store,
+        PYTHONPATH=str(ROOT),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    first, *rest = done.stdout.splitlines()
+    assert first == "before"
+    assert any(line.startswith("davis") for line in rest)
+
+
+def test_what_a_program_has_printed_comes_before_what_its_command_prints(tmp_path: Path) -> None:
+    code = """
+import sys
+from blackboard.cli import main
+
+print("before")
+sys.argv[1:] = ["--version"]
+main()
+"""
+    (tmp_path / "program.py").write_text(code)
+    line = f"{shlex.quote(sys.executable)} program.py"
+    done = shell(tmp_path, line, PYTHONPATH=str(ROOT), PYTHONUNBUFFERED="")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("before\nblackboard")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_jobs_find_the_attributes_of_the_streams_of_python(
+    town: CommandLine, unbuffered: str
+) -> None:
+    names = [
+        "mode",
+        "name",
+        "encoding",
+        "errors",
+        "newlines",
+        "line_buffering",
+        "write_through",
+        "closed",
+    ]
+    asked = f"""
+import json, sys
+from pathlib import Path
+
+facts = [
+    [getattr(stream, name) for name in {names}]
+    + [stream.fileno(), stream.isatty(), stream.writable(), stream.readable()]
+    + [getattr(stream.buffer, name) for name in ("mode", "name", "closed")]
+    for stream in (sys.stdout, sys.stderr)
+]
+"""
+    town.write(f"{asked}Path('plain').write_text(json.dumps(facts))\n", "plain.py")
+    town.write(f"{asked}Path('found').write_text(json.dumps(facts))\n{JOBS}", "jobs.py")
+    line = f"{COMMAND} run davis --here --jobs jobs.py"
+    for each in (f"{shlex.quote(sys.executable)} plain.py", line):
+        done = shell(town.folder, each, PYTHONUNBUFFERED=unbuffered)
+        assert (done.returncode, done.stderr) == (0, "")
+    plain, found = (json.loads((town.folder / name).read_text()) for name in ("plain", "found"))
+    assert found == plain
+
+
 def test_a_pipe_that_another_program_made_non_blocking_is_read_to_its_end(
     town: CommandLine,
 ) -> None:
