@@ -21,6 +21,8 @@ LARGEST_FILE = 64 << 20
 """The most bytes of a file of settings or items, or of a crontab."""
 _AT_ONCE = 1 << 20
 """The most bytes of a read."""
+_MOST_LINKS = 40
+"""The most links that are followed, as by Linux."""
 
 
 def read_text(file: Path | None, *, field: str) -> str:
@@ -80,10 +82,28 @@ def opened_file(file: Path) -> BinaryIO:
     return os.fdopen(number, "rb")
 
 
+def can_be_read_again(file: Path) -> bool:
+    """Whether other processes that open it read the same: not a pipe or a device, nor what a shell
+    has opened, which to another process is something else, or has been read to its end.
+    """
+    return file.is_file() and not _is_of_shell(file)
+
+
 def _check_kind(file: Path, mode: int) -> None:
     """Raises OSError for a folder, and for a pipe that has a name in a folder."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    is_of_shell = str(file.absolute()).startswith(("/dev/fd/", "/dev/std", "/proc/"))
-    if stat.S_ISFIFO(mode) and not is_of_shell and os.path.lexists(file.resolve()):
+    if stat.S_ISFIFO(mode) and not _is_of_shell(file) and os.path.lexists(file.resolve()):
         raise OSError(errno.ENXIO, "it is a named pipe")
+
+
+def _is_of_shell(file: Path) -> bool:
+    """Whether it names a descriptor of this process, if need be by links. Raises OSError."""
+    for _ in range(_MOST_LINKS):
+        file = file.parent.resolve() / file.name
+        if str(file).startswith(("/dev/fd/", "/dev/std", "/proc/")):
+            return True
+        if not file.is_symlink():
+            return False
+        file = file.parent / file.readlink()
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))

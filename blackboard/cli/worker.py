@@ -36,6 +36,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
 from blackboard.handlers.code import changed, code, mistake_in
 from blackboard.handlers.handler import Handler
+from blackboard.named_files import can_be_read_again
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.logs import emitting_info
@@ -108,7 +109,7 @@ def worker_command(
     if reload and (processes > 1 or until != "stopped"):
         remedy = "leave out --processes, --once and --until-idle"
         raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
-    if (processes > 1 or reload) and chosen.config and not Path(chosen.config).is_file():
+    if (processes > 1 or reload) and chosen.config and not can_be_read_again(Path(chosen.config)):
         problem = f"each process reads {chosen.config}, which can be read once"
         raise BadInput("config", problem, "name a file, or leave out --processes and --reload")
     if chosen.json and form == "text":

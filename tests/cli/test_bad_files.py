@@ -190,13 +190,42 @@ def test_what_a_shell_gives_as_a_file_is_read(town: CommandLine, args: str, answ
 
 @pytest.mark.of_sqlite("it is about no store")
 @pytest.mark.parametrize("option", ["--processes 2", "--reload"])
+@pytest.mark.parametrize(
+    ("file", "given"),
+    [
+        ("<(echo '[board]')", ""),
+        ("/dev/stdin", "< b.toml"),
+        ("/dev/stdin", "< <(echo '[board]')"),
+        ("/dev/fd/3", "3< b.toml"),
+        ("/proc/self/fd/3", "3< b.toml"),
+        ("/dev/../dev/./fd/3", "3< b.toml"),
+        ("link", "< b.toml"),
+        ("link-to-link", "< b.toml"),
+        ("folder/3", "3< b.toml"),
+        ("/dev/null", ""),
+    ],
+)
 def test_settings_that_can_be_read_once_are_refused_where_each_process_reads_them(
-    town: CommandLine, option: str
+    town: CommandLine, file: str, given: str, option: str
 ) -> None:
-    done = in_bash(town, f"--config <(echo '[board]') worker --jobs shell {option}")
+    """Also those that are a regular file here, and the pipe of the supervisor in a child."""
+    town.write("[board]\n", "b.toml")
+    for name, target in {"link": "/dev/stdin", "link-to-link": "link", "folder": "/dev/fd"}.items():
+        (town.folder / name).symlink_to(target)
+    done = in_bash(town, f"--config {file} worker --jobs shell {option} {given}")
     assert done.returncode == 2
-    assert "config: each process reads /dev/fd/" in done.stderr
+    assert f"config: each process reads {'/dev/fd/' if '<' in file else file}" in done.stderr
     assert "name a file" in done.stderr
+
+
+@pytest.mark.of_sqlite("it is about no store")
+@pytest.mark.parametrize("file", ["b.toml", "link", "folder/b.toml", "/proc/self/cwd/b.toml"])
+def test_settings_that_each_process_can_read_are_taken(town: CommandLine, file: str) -> None:
+    town.write("[board]\n", "b.toml")
+    (town.folder / "link").symlink_to("b.toml")
+    (town.folder / "folder").symlink_to(town.folder)
+    done = in_bash(town, f"--config {file} worker --jobs shell --processes 2 --until-idle")
+    assert (done.returncode, "each process reads" in done.stderr) == (0, False), done.stderr
 
 
 @pytest.mark.of_sqlite("it is about no store")
