@@ -8,13 +8,13 @@ caller of `opened_file` needs one.
 
 import errno
 import os
-import select
 import stat
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
+from blackboard.descriptors import wait_for_data
 from blackboard.errors import BadInput
 
 LARGEST_FILE = 64 << 20
@@ -58,9 +58,7 @@ def _read(stream: BinaryIO) -> bytes:
     while len(data) <= LARGEST_FILE:
         part = raw.read(_AT_ONCE)
         if part is None:
-            waits = select.poll()
-            waits.register(raw.fileno(), select.POLLIN)
-            waits.poll()
+            wait_for_data(raw.fileno())
         elif part:
             data += part
         else:

@@ -8,12 +8,13 @@ Imports here are cheap: `blackboard --help` loads this module.
 """
 
 import os
-import select
 import signal
 import sys
 from contextlib import suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, TextIO, cast
+
+from blackboard.descriptors import wait_for_room
 
 NOT_WRITTEN = 2
 """The exit code of a command whose output is lost."""
@@ -69,13 +70,7 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
         try:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
-            _wait_for_room(descriptor)
-
-
-def _wait_for_room(descriptor: int) -> None:
-    waits = select.poll()
-    waits.register(descriptor, select.POLLOUT)
-    waits.poll()
+            wait_for_room(descriptor)
 
 
 class _Unbuffered(FileIO):
@@ -99,7 +94,7 @@ class _Buffered(BufferedWriter):
                 super().write(left)
             except BlockingIOError as full:
                 left = left[full.characters_written :]
-                _wait_for_room(self.fileno())
+                wait_for_room(self.fileno())
             else:
                 return size
 
@@ -108,7 +103,7 @@ class _Buffered(BufferedWriter):
             try:
                 return super().flush()
             except BlockingIOError:
-                _wait_for_room(self.fileno())
+                wait_for_room(self.fileno())
 
 
 def _written_whole(stream: TextIO) -> TextIO:

@@ -3,18 +3,23 @@
 import fcntl
 import json
 import os
+import pty
+import select
 import shlex
 import signal
 import subprocess
 import sys
 import termios
+import threading
 import tomllib
+import tty
 from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
+from blackboard.cli.streams import write_all
 from tests.cli.command_line import ROOT, CommandLine, blackboard
 from tests.support.ports import free_port
 from tests.support.processes import PATIENCE, eventually
@@ -317,6 +322,46 @@ def test_a_pipe_that_another_program_made_non_blocking_is_read_to_its_end(
         out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, err) == (0, b"")
     assert len(json.loads(out)) == LINES
+
+
+class PollOfMacOS:
+    """Says at once of each device that it is none to wait for."""
+
+    def register(self, descriptor: int, _events: int) -> None:
+        self._descriptor = descriptor
+
+    def poll(self) -> list[tuple[int, int]]:
+        return [(self._descriptor, select.POLLNVAL)]
+
+
+def test_a_terminal_that_is_non_blocking_is_waited_for_where_poll_knows_no_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(select, "poll", PollOfMacOS)
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    os.set_blocking(theirs, False)
+    tries, written = 0, os.write
+
+    def write(descriptor: int, data: bytes) -> int:
+        nonlocal tries
+        tries += 1
+        return written(descriptor, data)
+
+    monkeypatch.setattr(os, "write", write)
+    data = bytes(100_000)
+    thread = threading.Thread(target=write_all, args=(theirs, data))
+    thread.start()
+    thread.join(0.3)
+    assert thread.is_alive()
+    assert tries < 100
+    left = len(data)
+    while left:
+        left -= len(os.read(ours, left))
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    os.close(ours)
+    os.close(theirs)
 
 
 @pytest.mark.parametrize("args", ["show --json", "pause --json davis", "--help"])
