@@ -177,12 +177,12 @@ async def follow(
             raise
         except (Busy, Unavailable) as trouble:
             now = board.clock.monotonic()
+            is_over = patience is not None and now - began > patience
+            if is_over or (away_since is not None and now - away_since > AWAY_WAIT):
+                raise
             if away_since is None:
                 note(f"store: {trouble}; it is asked again")
                 away_since = now
-            is_over = patience is not None and now - began > patience
-            if is_over or now - away_since > AWAY_WAIT:
-                raise
             for followed in left:
                 followed.alone_since = now
         else:

@@ -358,6 +358,7 @@ def test_wait_ends_where_the_store_does_not_come_back(
     code = 2 if isinstance(trouble, Unusable) else 3
     said = towns("run", "davis", "--wait", "--timeout", timeout, code=code)
     assert str(trouble) in said.err
+    assert ("it is asked again" in said.err) is (timeout == "1000h" and code == 3)
     assert SystemClock().monotonic() == passes
 
 
