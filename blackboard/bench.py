@@ -40,7 +40,7 @@ from blackboard.runners.process import ProcessRunner
 from blackboard.settings import Settings, resolver
 from blackboard.spec import Spec, encode_spec
 from blackboard.stores import beside, open_table, remove_file
-from blackboard.table import ANY, Delete, Op, Table, TableError, Unavailable
+from blackboard.table import ANY, Busy, Delete, Op, Table, TableError, Unavailable, Unusable
 from blackboard.tables.retrying import RetryingTable
 from blackboard.worker.wake import CycleWake
 from blackboard.worker.worker import Mode, Worker
@@ -61,7 +61,9 @@ FEW_ITEMS, MANY_ITEMS = 10, 5_000
 STRIDE = 7_919
 """A prime: items that are due one after the other have ids that are so far apart."""
 LONGEST_WAIT = 120.0
-"""Seconds until a measurement that does not end is given up."""
+"""Seconds until a measurement that does not end is given up, and the deletion at the end."""
+PAUSE = 1.0
+"""Seconds before the deletion at the end is tried again."""
 FEEDS = [f"https://example.org/feed-{number}.ics" for number in range(3)]
 SPEC = Spec(every="8h", params={"feeds": FEEDS, "out": "out"})
 
@@ -162,7 +164,7 @@ async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Ta
         finally:
             try:
                 if file is None:
-                    await _delete(table, name)
+                    await _delete_at_last(table, name, clock)
             finally:
                 await table.close()
     finally:
@@ -186,6 +188,20 @@ async def _delete(table: Table, name: str) -> None:
     except TableError as trouble:
         problem = f"rows of the scratch board {name!r} are left in the table"
         raise Unavailable(f"{problem}: {trouble}") from trouble
+
+
+async def _delete_at_last(table: Table, name: str, clock: Clock) -> None:
+    """Deletes them as well where the store is busy or away for less than `LONGEST_WAIT`."""
+    until = clock.monotonic() + LONGEST_WAIT
+    while True:
+        try:
+            return await _delete(table, name)
+        except Unavailable as left:
+            trouble = left.__cause__
+            passes = isinstance(trouble, Busy | Unavailable) and not isinstance(trouble, Unusable)
+            if not passes or clock.monotonic() > until:
+                raise
+        await clock.sleep(PAUSE)
 
 
 @dataclass(frozen=True, slots=True)

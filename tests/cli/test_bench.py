@@ -15,10 +15,11 @@ from azure.data.tables.aio import TableClient
 
 from blackboard import bench
 from blackboard.bench_handlers import coroutine
+from blackboard.clock import SystemClock
 from blackboard.handlers.context import Context, HandlerItem
 from blackboard.handlers.handler import handler
 from blackboard.handlers.registry import registry_of
-from blackboard.table import Busy, Delete, Etag, Op, Row, Unusable
+from blackboard.table import Busy, Delete, Etag, Insert, Op, Row, TableError, Unavailable, Unusable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import EMULATOR_KEY
 from blackboard.tables.memory import MemoryTable
@@ -206,3 +207,49 @@ def test_a_path_is_taken_as_it_is(blackboard: CommandLine) -> None:
     blackboard("--store", "what?/some.db", "bench", "--seconds", "0.1")
     assert left_behind("") == {"what?"}
     assert not any(Path("what?").iterdir())
+
+
+class QuickClock(SystemClock):
+    """Waits for nothing: its time goes on by what is slept."""
+
+    def __init__(self) -> None:
+        self.slept = 0.0
+
+    def monotonic(self) -> float:
+        return self.slept
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        await asyncio.sleep(0)
+
+
+@once
+@pytest.mark.parametrize("trouble", [Busy(1.0), Unavailable("cable cut")])
+@pytest.mark.parametrize(("away", "deleted"), [(3.0, True), (60.0, True), (300.0, False)])
+def test_rows_are_deleted_when_the_store_is_there_again(
+    monkeypatch: pytest.MonkeyPatch, trouble: TableError, away: float, *, deleted: bool
+) -> None:
+    clock, honest, read = QuickClock(), MemoryTable.commit, MemoryTable.scan
+    left: set[str] = set()
+
+    async def commit(table: MemoryTable, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if all(isinstance(op, Delete) for op in ops) and clock.slept < away:
+            raise trouble
+        done = await honest(table, partition, ops)
+        left.clear()
+        left.update([row.key async for row in read(table, partition)])
+        return done
+
+    async def story() -> None:
+        async with bench.scratch_table("memory:", "bench_1", clock) as table:
+            await table.commit("bench_1", [Insert("a", {"n": 1})])
+            assert left == {"a"}
+
+    monkeypatch.setattr(MemoryTable, "commit", commit)
+    if deleted:
+        asyncio.run(story())
+    else:
+        with pytest.raises(Unavailable, match="rows of the scratch board 'bench_1' are left"):
+            asyncio.run(story())
+        assert 120 < clock.slept < 140
+    assert left == (set() if deleted else {"a"})
