@@ -136,6 +136,11 @@ class SupervisorPipe:
 
         loop.add_reader(pipe, readable)
 
+    def leave(self) -> None:
+        """Calls nothing any more, until `when_closed`."""
+        if self._pipe is not None:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+
 
 class _Supervisor:
     def __init__(self, arguments: list[str], *, restart: bool, endpoint: Endpoint | None) -> None:

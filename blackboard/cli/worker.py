@@ -366,7 +366,10 @@ async def _ended_when_closed(pipe: supervisor.SupervisorPipe) -> AsyncIterator[N
     try:
         async with asyncio.timeout(None) as waiting:
             pipe.when_closed(lambda: waiting.reschedule(loop.time()))
-            yield
+            try:
+                yield
+            finally:
+                pipe.leave()
     except TimeoutError:
         if not waiting.expired():
             raise

@@ -8,13 +8,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blackboard.cli import called, supervisor
+from blackboard.cli import called, supervisor, worker
 from blackboard.cli.supervisor import SUPERVISED, SupervisorPipe, without
+from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from tests.cli.command_line import processed
 from tests.support.patience import patience
@@ -75,6 +77,30 @@ def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPa
     asyncio.run(story())
     os.close(reader)
     assert heard == 1
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_worker_that_waits_for_its_store_no_more_does_not_hear_of_its_supervisor(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Its end would be that of a wait that has ended."""
+    monkeypatch.setenv(SUPERVISED, "1")
+    reader, writer = os.pipe()
+    problems: list[dict[str, Any]] = []
+
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: problems.append(context))
+        with suppress(BadInput):
+            async with worker._ended_when_closed(SupervisorPipe(reader)):
+                if fails:
+                    raise BadInput("store", "it is none", "another")
+        os.close(writer)
+        await asyncio.sleep(0.05)
+
+    asyncio.run(story())
+    os.close(reader)
+    assert problems == []
 
 
 def test_a_worker_that_still_waits_for_its_store_ends_with_its_supervisor(tmp_path: Path) -> None:
