@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from blackboard.errors import BadInput
 from blackboard.inputs import number_of
 
-LOOPBACK = "127.0.0.1"
+DEFAULT_HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
 
 
@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
             ports = f" for {processes} processes" if processes > 1 else ""
             remedy = f"a port up to {HIGHEST_PORT}{ports}, HOST:PORT, or as [::1]:PORT"
             raise BadInput(field, f"{text!r} is not an address with a port", remedy)
-        return cls(host or LOOPBACK, number)
+        return cls(host or DEFAULT_HOST, number)
 
     def of(self, number: int) -> "Endpoint":
         """The endpoint of the process with this number, counted from 0."""

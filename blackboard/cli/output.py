@@ -190,9 +190,9 @@ def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | 
 # ---- for programs, and for both
 
 
-def printing_beside(*, json: bool) -> AbstractContextManager[Any]:
-    """Around the import of jobs: what these print goes to stderr where stdout is for JSON."""
-    return redirect_stdout(sys.stderr) if json else nullcontext()
+def prints_to_stderr(*, when: bool) -> AbstractContextManager[Any]:
+    """Around the import of jobs: what these print goes to stderr, `when` stdout is for JSON."""
+    return redirect_stdout(sys.stderr) if when else nullcontext()
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:

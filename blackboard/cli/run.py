@@ -17,7 +17,7 @@ from blackboard.cli.many import (
     refused,
 )
 from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
-from blackboard.cli.output import echo_beside, emit, note, printing_beside
+from blackboard.cli.output import echo_beside, emit, note, prints_to_stderr
 from blackboard.cli.session import Session, completed, interrupted_by
 from blackboard.cli.spec_options import laid_over, parse_pairs, set_option
 from blackboard.display.columns import run_outcome
@@ -84,7 +84,7 @@ def run_command(
     parse_pairs(pairs)
     session = Session.start(chosen)
     if here:
-        with printing_beside(json=chosen.json):
+        with prints_to_stderr(when=chosen.json):
             session = session.with_jobs(jobs)
         return _here(session, ids, pairs=pairs)
     session = session.with_labels(ids, shown=chosen.json and not wait)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 PORT = 8080
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 """Where this machine alone can see the pages."""
 _PREFIX = re.compile(r"(/(?!\.+(/|$))[A-Za-z0-9._~-]+)+")
 OPTIONS = {
@@ -161,7 +161,7 @@ def check_prefix(prefix: str, addresses: Collection[str]) -> None:
 
 def check_open(host: str, *, token: str, user_header: str) -> None:
     """Raises BadInput where other hosts could see the pages without signing in."""
-    if host in LOOPBACK or token or user_header:
+    if host in LOOPBACK_HOSTS or token or user_header:
         return
     remedy = f"set {WEB_TOKEN}, or name a proxy that signs people in: --user-header, --proxy"
     raise BadInput("listen", f"on {host} others could see the board", remedy)
@@ -171,7 +171,7 @@ def _own_names(host: str) -> tuple[str, ...]:
     """The names of this machine, under which the pages are served anyhow. Under an address they are
     in any case, and one of IPv6 is not in a list of names.
     """
-    if host in LOOPBACK:
+    if host in LOOPBACK_HOSTS:
         return ("localhost",)
     own = (host, socket.gethostname(), socket.getfqdn())
     return ("localhost", *(name for name in own if name.strip(".") and ":" not in name))

@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from blackboard.cli.options import Chosen, cli_command, jobs_option
-from blackboard.cli.output import JSON, emit, printing_beside, wrapped
+from blackboard.cli.output import JSON, emit, prints_to_stderr, wrapped
 from blackboard.cli.session import Session
 from blackboard.display.escaping import shown
 from blackboard.display.toml_text import lines_of
@@ -28,7 +28,7 @@ def types_command(*, chosen: Chosen, jobs: tuple[str, ...], check: bool) -> int:
     """List the types of the jobs: defaults, params (* must be given), where they are defined."""
     session = Session.start(chosen)
     entries, base = session.entries(jobs)
-    with printing_beside(json=chosen.json):
+    with prints_to_stderr(when=chosen.json):
         manifest = described(entries, base) if check else manifest_of(entries, base)
     replace(session, handlers=manifest.handlers).warn_misspelt()
     if chosen.json:

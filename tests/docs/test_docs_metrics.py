@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from blackboard.endpoint import LOOPBACK
+from blackboard.endpoint import DEFAULT_HOST
 from blackboard.metrics import MOST_NAMES
 from blackboard.metrics.server import pages_of
 from blackboard.metrics.worker import WorkerMetrics
@@ -67,7 +67,7 @@ def printed(url: str, path: str, pattern: str | None) -> str:
 def test_what_it_says_is_so() -> None:
     paths = set(re.findall(r"^\| `(/\w+)` \|", TEXT, re.MULTILINE))
     assert paths == pages_of(WorkerMetrics()).keys()
-    assert f"listens on {LOOPBACK}" in TEXT
+    assert f"listens on {DEFAULT_HOST}" in TEXT
     assert f"after {MOST_NAMES} types the rest is `other`" in TEXT
     assert "waits for it two seconds" in TEXT
     assert LAST_EXPORT == 2
