@@ -350,7 +350,7 @@ def test_a_terminal_that_is_non_blocking_is_waited_for_where_poll_knows_no_devic
 
     monkeypatch.setattr(os, "write", write)
     data = bytes(100_000)
-    thread = threading.Thread(target=write_all, args=(theirs, data))
+    thread = threading.Thread(target=write_all, args=(theirs, data), daemon=True)
     thread.start()
     thread.join(0.3)
     assert thread.is_alive()
