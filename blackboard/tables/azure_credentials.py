@@ -219,8 +219,10 @@ class Tokens(AsyncTokenCredential):
             asking = asyncio.create_task(self._ask(*scopes, **options), context=Context())
             self._asking = asking
         if asking is not None:
-            waits = None if self._valid is None else VALID_WAITS
-            await asyncio.wait([asking], timeout=waits)
+            if self._valid is not None:
+                await asyncio.wait([asking], timeout=VALID_WAITS)
+            if self._valid is None:  # it may have expired meanwhile
+                await asyncio.wait([asking])
             if asking.done() and (token := asking.result()) is not None:
                 return token  # it is valid also where this host's clock is wrong
         if (valid := self._valid) is not None:

@@ -66,8 +66,8 @@ class OfTask(Block):
 
 
 def _exit_with_the_last(task: asyncio.Task[Any]) -> None:
-    are_left = not any(block.is_terminated for block in tuple(_blocks))
-    if task in _ending and are_left and all(other.done() for other in tuple(_ending)):
+    all_left = not any(block.is_terminated for block in tuple(_blocks))
+    if task in _ending and all_left and all(other.done() for other in tuple(_ending)):
         _ending.clear()  # once: several may end in one turn, and the loop closes what is left
         raise SystemExit(EXIT_CODE)
 

@@ -239,6 +239,29 @@ def test_a_token_that_takes_long_is_asked_for_once_and_used_when_it_comes(
     asyncio.run(story())
 
 
+def test_a_token_that_expires_while_another_is_waited_for_is_waited_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(azure_credentials, "VALID_WAITS", 0.01)
+    source = Source(ManualClock())
+
+    async def story() -> None:
+        tokens = Tokens(source, source.clock)
+        first = await tokens.get_token("scope")
+        source.clock.advance(3599)
+        source.comes.clear()
+        waiting = asyncio.create_task(tokens.get_token("scope"))
+        while source.asked < 2:
+            await one_turn()
+        source.clock.advance(2)
+        await asyncio.wait([waiting], timeout=0.1)
+        assert not waiting.done()
+        source.comes.set()
+        assert (await waiting).expires_on > first.expires_on
+
+    asyncio.run(story())
+
+
 def test_a_new_token_is_used_though_the_clock_of_this_host_says_that_it_has_expired() -> None:
     source = Source(ManualClock())
     ahead = ManualClock()
