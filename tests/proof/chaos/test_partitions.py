@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from blackboard.rules.shares import names_of
+from blackboard.rules.shares import HURRY, UNTAKEN, names_of
 from tests.proof.chaos.serving import all_go_on, leases, longest_silence, served
 from tests.proof.form import LONG
 from tests.support.patience import is_within
@@ -20,8 +20,10 @@ TAKEN = 3.0 + 2 * 1.0 + 5.0
 """Seconds that a partition is without a pump whose worker is silent: a lease, two rounds, and 5."""
 AFTER_DEATHS = 60.0 + TAKEN
 """The same, where its lock was freed: seven workers had died with it."""
-HANDED_OVER = 3.0
-"""The same, where its worker has let it go."""
+HANDED_OVER = UNTAKEN + 1.0 + HURRY
+"""The same, where its worker has let it go: whom it is dealt to may have died or just come, and the
+others take it after `UNTAKEN`, when they have looked twice.
+"""
 NOTED_EVERY = 0.1
 """Seconds from one note of a pump to the next, about."""
 WORKERS, TROUBLES = (8, 40) if LONG else (3, 5)
