@@ -7,9 +7,9 @@ from time import monotonic
 
 from blackboard import Context, Item, pump
 
-STEP = 0.05
-"""Seconds."""
 PARTITIONS = int(os.environ.get("CLICKS_PARTITIONS", "16"))
+STEP = PARTITIONS / 320
+"""Seconds from one save of a partition to the next: so many a second, however many partitions."""
 
 
 def note(what: str, position: int, partition: Item, ctx: Context) -> None:

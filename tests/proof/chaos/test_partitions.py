@@ -24,10 +24,10 @@ HANDED_OVER = UNTAKEN + 1.0 + HURRY
 """The same, where its worker has let it go: whom it is dealt to may have died or just come, and the
 others take it after `UNTAKEN`, when they have looked twice.
 """
-NOTED_EVERY = 0.1
-"""Seconds from one note of a pump to the next, about."""
 WORKERS, TROUBLES = (8, 40) if LONG else (3, 5)
 PARTITIONS = {"clicks": 64 if LONG else 16, "plain": 4}
+NOTED_EVERY = PARTITIONS["clicks"] / 160
+"""Seconds from one note of a pump to the next, about."""
 
 
 def worker(site: Site) -> Started:
@@ -69,7 +69,8 @@ def test_partitions_are_served_whatever_becomes_of_workers(site: Site) -> None:
                 is_silent = False
             case _:
                 halt(victim.process, site.store)
-        workers.append(worker(site))
+        if victim.process.poll() is not None:
+            workers.append(worker(site))
         all_go_on(site, PARTITIONS["clicks"])
         served_in_time(site, moment, silent=victim if is_silent else None)
         if victim.process.poll() is None:
