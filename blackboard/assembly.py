@@ -132,12 +132,7 @@ def new_worker(
         for pump in pumps
     ]
     return BoardWorker(
-        worker,
-        settings=settings,
-        wake=wake,
-        store=store,
-        groups=groups,
-        check_loop=check_loop,
+        worker, settings=settings, wake=wake, store=store, groups=groups, check_loop=check_loop
     )
 
 
@@ -282,12 +277,7 @@ def _parts(
 
 
 def group_worker(
-    board: BoardTable,
-    setup: WorkerSetup,
-    *,
-    parent: str,
-    pump: Handler,
-    races: Races | None = None,
+    board: BoardTable, setup: WorkerSetup, *, parent: str, pump: Handler, races: Races | None = None
 ) -> GroupWorker:
     """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
     name of the board that it belongs to.

@@ -15,15 +15,7 @@ from datetime import date, datetime, timedelta
 from functools import wraps
 from inspect import Parameter, signature
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    ParamSpec,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 from unicodedata import is_normalized, normalize
 
 import msgspec

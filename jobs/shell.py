@@ -129,11 +129,7 @@ def _exit_code(
     with _process_group() as group:
         try:
             process = subprocess.Popen(  # noqa: S603 - running commands is what was allowed
-                argv,
-                stdin=subprocess.DEVNULL,
-                cwd=cwd,
-                env=env,
-                process_group=group,
+                argv, stdin=subprocess.DEVNULL, cwd=cwd, env=env, process_group=group
             )
         except OSError as problem:
             words = f"cannot run {argv[0]!r}: {problem.strerror}"

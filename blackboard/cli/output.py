@@ -25,16 +25,7 @@ import msgspec
 
 from blackboard.cli.options import as_typed
 from blackboard.display.escaping import one_line, shown, shown_json
-from blackboard.display.layout import (
-    Column,
-    Line,
-    Style,
-    folded,
-    paragraph,
-    table,
-    text_of,
-    wrap,
-)
+from blackboard.display.layout import Column, Line, Style, folded, paragraph, table, text_of, wrap
 from blackboard.errors import BadInput
 from blackboard.model import Mark
 from blackboard.phrases import exactly, some

@@ -8,14 +8,7 @@ from typing import Any
 import click
 
 from blackboard.cli.follow import Followed, follow
-from blackboard.cli.many import (
-    for_each,
-    naming,
-    note_pause,
-    print_answers,
-    recording,
-    refused,
-)
+from blackboard.cli.many import for_each, naming, note_pause, print_answers, recording, refused
 from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
 from blackboard.cli.output import echo_beside, emit, note, prints_to_stderr
 from blackboard.cli.session import Session, completed, interrupted_by

@@ -121,14 +121,7 @@ async def _replace(board: BoardTable, begun: Insert | None, ended: Insert | None
 
 
 async def _row(
-    board: BoardTable,
-    *,
-    by: str,
-    verb: str,
-    ids: Sequence[str],
-    reason: str,
-    detail: str,
-    via: Via,
+    board: BoardTable, *, by: str, verb: str, ids: Sequence[str], reason: str, detail: str, via: Via
 ) -> Insert:
     at, named = await board.table.now(), tuple(ids[:MOST_IDS])
     while units(text_of(named)) > board.table.max_value:

@@ -89,13 +89,7 @@ async def _add(
 
 
 def _new_item(
-    board: BoardTable,
-    new: New,
-    addition: Addition,
-    *,
-    over: Item | None,
-    floor: int,
-    now: datetime,
+    board: BoardTable, new: New, addition: Addition, *, over: Item | None, floor: int, now: datetime
 ) -> Item:
     """The item that an addition writes. `over` is the tombstone of an earlier life of its id."""
     if over is not None:

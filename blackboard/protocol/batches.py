@@ -34,17 +34,7 @@ from blackboard.model import Item, Lock, Outcome, Run, State, Token, Work
 from blackboard.protocol.keys import NEXT, RUN, item_key, lock_key, next_key, run_key
 from blackboard.protocol.rows import columns_of, data_of
 from blackboard.rules.transitions import run_of
-from blackboard.table import (
-    ANY,
-    Conflict,
-    ConflictKind,
-    Data,
-    Delete,
-    Insert,
-    Merge,
-    Op,
-    Replace,
-)
+from blackboard.table import ANY, Conflict, ConflictKind, Data, Delete, Insert, Merge, Op, Replace
 
 PLANNED = (
     "state",

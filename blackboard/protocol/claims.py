@@ -42,15 +42,7 @@ from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
 from blackboard.spec import RunSettings
-from blackboard.table import (
-    Conflict,
-    ConflictKind,
-    Merge,
-    Op,
-    Refused,
-    TableError,
-    Unknown,
-)
+from blackboard.table import Conflict, ConflictKind, Merge, Op, Refused, TableError, Unknown
 
 ROWS_OF_A_CLAIM = 3
 """Operations of a claim, in this order: delete the token, insert the lock, merge the item."""

@@ -21,17 +21,7 @@ from blackboard.protocol.board_table import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of
-from blackboard.table import (
-    Conflict,
-    Delete,
-    Insert,
-    Merge,
-    Op,
-    Replace,
-    Row,
-    Unknown,
-    try_delete,
-)
+from blackboard.table import Conflict, Delete, Insert, Merge, Op, Replace, Row, Unknown, try_delete
 
 LEASE = 60.0
 """Seconds that a permit may go without a renewal. They do not depend on the lease of an item: the

@@ -51,17 +51,7 @@ from blackboard.rules.transitions import (
     stays,
     superseded,
 )
-from blackboard.table import (
-    Busy,
-    Conflict,
-    Delete,
-    Etag,
-    Op,
-    Refused,
-    Unavailable,
-    Unknown,
-    units,
-)
+from blackboard.table import Busy, Conflict, Delete, Etag, Op, Refused, Unavailable, Unknown, units
 
 ROWS_OF_A_RELEASE = 4
 """Operations of a release, at most: delete the lock, insert the next token, merge the item, insert

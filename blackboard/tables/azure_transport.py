@@ -52,11 +52,7 @@ class AzureTransport(AzureConnections):
     page_timeout: ClassVar[float] = PAGE
 
     def __init__(self, clock: Clock, *, proxy: str | None = None, **config: Any) -> None:
-        super().__init__(
-            connection_timeout=CONNECT,
-            read_timeout=self.page_timeout,
-            **config,
-        )
+        super().__init__(connection_timeout=CONNECT, read_timeout=self.page_timeout, **config)
         self.proxy = proxy
         self.requests = Requests()
         self.store_clock = ServiceClock(clock)

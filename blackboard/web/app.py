@@ -26,14 +26,7 @@ from blackboard.runners.secrets import WEB_TOKEN
 from blackboard.settings import Settings
 from blackboard.table import Replaced, TableError
 from blackboard.web import actions, health, pages, refusals, runs
-from blackboard.web.access import (
-    LONGEST_VISITOR,
-    SAFE,
-    Access,
-    Gate,
-    Sessions,
-    visitor_of,
-)
+from blackboard.web.access import LONGEST_VISITOR, SAFE, Access, Gate, Sessions, visitor_of
 from blackboard.web.api import api_app
 from blackboard.web.live import Fragments, stream
 from blackboard.web.recent import RecentRuns

@@ -213,11 +213,7 @@ class ReleaseQueue:
 
 
 def _finished(held: Holding, ended: Ended) -> FinishedRun:
-    return FinishedRun(
-        claim=held.claim,
-        ended=ended,
-        requeue=ended.outcome is Outcome.CANCELLED,
-    )
+    return FinishedRun(claim=held.claim, ended=ended, requeue=ended.outcome is Outcome.CANCELLED)
 
 
 class HeldRenewals(Renewals):

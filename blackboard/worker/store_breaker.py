@@ -242,11 +242,7 @@ class StoreBreaker:
         if _counts(part, request):
             self._last_try = now
             part.circuit = failed(
-                part.circuit,
-                request.need,
-                now=now,
-                asked=asked,
-                fraction=self._chance.fraction(),
+                part.circuit, request.need, now=now, asked=asked, fraction=self._chance.fraction()
             )
 
     def _partition(self, name: str) -> _Partition:
