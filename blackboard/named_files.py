@@ -1,4 +1,5 @@
-"""Opens and reads files that a person has named: settings, items, a crontab, the value of a param.
+"""Opens and reads files that a person has named: settings, items, a crontab, the value of a param;
+and regular files, where others may have put something else in their place.
 
 What such a name means may be no regular file. A named pipe and a socket are refused: to read one
 would wait until a program writes into it. A pipe that a shell has opened is read: `/dev/stdin`, and
@@ -8,13 +9,13 @@ caller of `opened_file` needs one.
 
 import errno
 import os
+import select
 import stat
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
-from blackboard.descriptors import wait_for_data
 from blackboard.errors import BadInput
 
 LARGEST_FILE = 64 << 20
@@ -58,7 +59,7 @@ def _read(stream: BinaryIO) -> bytes:
     while len(data) <= LARGEST_FILE:
         part = raw.read(_AT_ONCE)
         if part is None:
-            wait_for_data(raw.fileno())
+            select.select([raw.fileno()], [], [])  # the `poll` of macOS knows no terminals
         elif part:
             data += part
         else:
@@ -78,6 +79,25 @@ def opened_file(file: Path) -> BinaryIO:
         os.close(number)
         raise
     return os.fdopen(number, "rb")
+
+
+class NotAFile(OSError):
+    """Something else than a regular file has its name."""
+
+
+def regular_file(path: Path) -> BinaryIO:
+    """A regular file, open to be read. Raises NotAFile, and OSError where it cannot be opened."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise NotAFile(0, "not a file", str(path))
+    return os.fdopen(number, "rb")
+
+
+def bytes_of(path: Path) -> bytes:
+    """All bytes of a regular file. Raises as `regular_file`."""
+    with regular_file(path) as file:
+        return file.read()
 
 
 def can_be_read_again(file: Path) -> bool:

@@ -8,13 +8,12 @@ Imports here are cheap: `blackboard --help` loads this module.
 """
 
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
 from typing import Any, TextIO, cast
-
-from blackboard.descriptors import wait_for_room
 
 NOT_WRITTEN = 2
 """The exit code of a command whose output is lost."""
@@ -71,6 +70,13 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
             left = left[os.write(descriptor, left) :]
         except BlockingIOError:
             wait_for_room(descriptor)
+
+
+def wait_for_room(descriptor: int) -> None:
+    """Waits until something can be written. Raises OSError. By `select`: the `poll` of macOS knows
+    no devices, as terminals are.
+    """
+    select.select([], [descriptor], [])
 
 
 class _Unbuffered(FileIO):

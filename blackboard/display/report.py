@@ -8,8 +8,6 @@ it is ID.report.json in the folder of the param `out`, where the job `calendars`
 """
 
 import math
-import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +19,7 @@ import msgspec
 from blackboard.display.columns import worker_name
 from blackboard.errors import BlackboardError
 from blackboard.model import Item
+from blackboard.named_files import NotAFile, regular_file
 from blackboard.phrases import command
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
@@ -84,14 +83,14 @@ def _report_at(path: Path, item: Item) -> dict[str, Any]:
     if not path.name.endswith(ENDING):
         raise NoReport(f"{item.id}: {path} is not a report: its name does not end with {ENDING}")
     try:
-        # O_NONBLOCK: a pipe that no process writes to would block.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise NoReport(f"{item.id}: {path} is not a report: it is not a regular file")
+        with regular_file(path) as file:
             text = file.read(_LARGEST + 1)
-            if len(text) > _LARGEST:
-                raise NoReport(f"{item.id}: {path} is too large: more than {_LARGEST:,} bytes")
-            report = msgspec.json.decode(text)
+        if len(text) > _LARGEST:
+            raise NoReport(f"{item.id}: {path} is too large: more than {_LARGEST:,} bytes")
+        report = msgspec.json.decode(text)
+    except NotAFile:
+        problem = "it is not a regular file"
+        raise NoReport(f"{item.id}: {path} is not a report: {problem}") from None
     except OSError as problem:
         if item.start is None:
             raise NoReport(f"{item.id} has not run yet, so there is no report") from None

@@ -29,8 +29,8 @@ import msgspec
 
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
+from blackboard.named_files import bytes_of
 
-from .files import bytes_of
 from .records import PARSER, Parsed, Window
 from .responses import Body, Fetched
 

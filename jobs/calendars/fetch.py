@@ -22,10 +22,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from blackboard.clock import Clock, SystemClock
+from blackboard.named_files import NotAFile, regular_file
 
 from .addresses import Policy, file_path, meant, plain_too, scheme_of, without
 from .cache import FetchCache
-from .files import NotAFile, opened
 from .request import NoConnection, Requester, Resolve, host_and_port, url_of
 from .responses import (
     Body,
@@ -146,7 +146,7 @@ def read_file(path: Path, limit: int, folder: Path | None) -> Body:
     """A regular file's bytes; a gzip file is unpacked."""
     inflater = Inflater("", limit, Body(folder))
     try:
-        with opened(path) as source:
+        with regular_file(path) as source:
             while piece := source.read(_PIECE):
                 inflater.feed(piece)
         return inflater.finished()

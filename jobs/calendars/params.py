@@ -23,11 +23,11 @@ import msgspec
 from blackboard import BadInput
 from blackboard.clock import Clock, SystemClock
 from blackboard.inputs import check_names
+from blackboard.named_files import NotAFile, regular_file
 from blackboard.schedule.times import parse_duration
 from blackboard.schedule.zones import find_zone
 
 from .addresses import Policy, name_from, policy
-from .files import NotAFile, opened
 from .records import Window
 from .responses import Limits
 
@@ -227,7 +227,7 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
     if not allowed.files:
         raise BadInput(field_name, "files are not allowed", 'allow = ["file"] in [jobs.calendars]')
     try:
-        with TextIOWrapper(opened(Path(given).expanduser()), "utf-8", "replace") as file:
+        with TextIOWrapper(regular_file(Path(given).expanduser()), "utf-8", "replace") as file:
             text = file.read(_LONGEST_LIST + 1)
     except (FileNotFoundError, NotADirectoryError, NotAFile):
         raise BadInput(field_name, f"{given!r} is not a file") from None

@@ -22,9 +22,9 @@ import msgspec
 
 from blackboard import BadInput
 from blackboard.errors import BlackboardError
+from blackboard.named_files import bytes_of, regular_file
 from blackboard.protocol.keys import encode_id
 
-from .files import bytes_of, opened
 from .output import PRODUCT
 
 REPORT, CALENDAR, EVENTS, CACHE = ".report.json", ".ics", ".json", ".cache.json"
@@ -104,7 +104,7 @@ class Output:
             path = self.path(ending)
             if path.is_symlink() or not path.exists() or not path.stat().st_size:
                 continue
-            with opened(path) as file:
+            with regular_file(path) as file:
                 is_ours = PRODUCT.encode() in file.read(_HEAD)
             if ending == EVENTS:
                 is_ours = self._header_of(EVENTS).id == self.id

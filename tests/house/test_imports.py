@@ -16,21 +16,21 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
-    "records, errors, time": "model errors clock phrases cache tasks descriptors",
+    "records, errors, time": "model errors clock phrases cache tasks",
     "schedules": "schedule schedule.*",
     "what a run is run with, and which items are meant": "spec patterns command_names crontab",
     "rules: they decide": "rules rules.*",
     "the contracts of a store and of a bus": "table bus",
     "the protocol, above the contract": ("protocol protocol.*"),
     "handlers, how they are called; stores": (
-        "blackboard inputs endpoint handlers handlers.* runners runners.* records events emitter "
-        "tables tables.* stores"
+        "blackboard inputs named_files endpoint handlers handlers.* runners runners.* records "
+        "events emitter tables tables.* stores"
     ),
     "the worker, and those who look at a board": (
         "worker worker.* sharing sharing.* doctor doctor.* why verbs cost notify notify.*"
     ),
     "what is read of a board, and how it is shown": "display display.* metrics metrics.*",
-    "the settings file": "named_files settings",
+    "the settings file": "settings",
     "the pages": "web web.*",
     "the front door": "location board_worker assembly board blocking",
     "how fast a store is": "bench bench_handlers",
