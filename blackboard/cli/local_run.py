@@ -49,7 +49,7 @@ from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.logs import emitting_info, kept_logs
 from blackboard.runners.loop import log_masked, run_loop
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result
-from blackboard.runners.output import BytesOf, Tail, staying_alive
+from blackboard.runners.output import Substitute, Tail, staying_alive
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask, mask_of_worker
@@ -374,36 +374,21 @@ async def claimed(
     return Holding(claim=taken[0])
 
 
-class _Kept:
+class _Kept(Substitute):
     """A stream whose tail is kept; both are masked."""
 
+    original: TextIO
+
     def __init__(self, stream: TextIO, tail: Tail, mask: Mask) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._tail = tail
         self._mask = mask
 
     def write(self, text: str) -> int:
         masked = self._mask.text(text)
         self._tail.add(masked.encode("utf-8", "backslashreplace"))
-        self._stream.write(masked)
+        self.original.write(masked)
         return len(text)
-
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
-    def close(self) -> None:
-        """Does nothing: the command goes on to print to the stream."""
-
-    @property
-    def buffer(self) -> BytesOf:
-        return BytesOf(self)
-
-    def detach(self) -> BytesOf:
-        return self.buffer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 @contextmanager

@@ -70,11 +70,35 @@ class BytesOf(RawIOBase):
         return len(data)
 
 
-class _Routed:
+class Substitute:
+    """A stream in the place of the process's, which stays open whatever a handler does with it."""
+
     def __init__(self, original: TextIO | None) -> None:
         self.original = original
         """None in a process that was started without this stream."""
 
+    def write(self, text: str) -> int:
+        raise NotImplementedError
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def close(self) -> None:
+        """Does nothing: others go on to print to the stream."""
+
+    @property
+    def buffer(self) -> BytesOf:
+        return BytesOf(self)
+
+    def detach(self) -> BytesOf:
+        return self.buffer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.original, name)
+
+
+class _Routed(Substitute):
     def write(self, text: str) -> int:
         tail = _tail.get()
         if tail is not None:
@@ -87,23 +111,10 @@ class _Routed:
         if _tail.get() is None and self.original is not None:
             self.original.flush()
 
-    def writelines(self, lines: Any) -> None:
-        for line in lines:
-            self.write(line)
-
-    def close(self) -> None:
-        """Does nothing: the stream is the worker's, and all runs print to it."""
-
     @property
     def buffer(self) -> BytesOf:
         """Past the routes: what wraps it may be flushed while another run goes on."""
         return BytesOf(self.original)
-
-    def detach(self) -> BytesOf:
-        return self.buffer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.original, name)
 
 
 def _routed(stream: TextIO | None) -> "_Routed":
