@@ -229,7 +229,6 @@ def item_record(status: ItemStatus, labels: Labels) -> BoardItem:
 
 
 def run_record(run: Run) -> BoardRun:
-    """A run of the history."""
     return BoardRun(
         id=run.id,
         type=run.type,
@@ -259,7 +258,6 @@ def run_summary(run: Run) -> RunSummary:
 
 
 def worker_record(member: Member) -> AnnouncedWorker:
-    """A worker, as it is shown."""
     return AnnouncedWorker(
         name=member.owner,
         host=member.owner.rsplit(":", 2)[0],

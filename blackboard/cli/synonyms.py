@@ -29,4 +29,3 @@ _OPTIONS = {
     "--tags": ("--labels", "--tag"),
 }
 MEANT = {word: name for table in (_COMMANDS, _OPTIONS) for name in table for word in table[name]}
-"""The name of the command or the option, by each word for it."""

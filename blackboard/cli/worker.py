@@ -137,7 +137,6 @@ def worker_command(
 
 
 def _names(types: str | None) -> tuple[str, ...] | None:
-    """The types that an option names."""
     return None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
 
 

@@ -59,8 +59,6 @@ _STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The folder of one demo, and its board."""
-
     path: Path
     elsewhere: str = ""
     """The URL of the store of the board; "" for a file in the folder."""
@@ -133,8 +131,6 @@ _GRACE = 3.0
 
 @dataclass(slots=True)
 class DemoWorker:
-    """One worker process."""
-
     name: str
     log: Path
     process: Process
@@ -197,7 +193,6 @@ class DemoWorkers:
         return self.workers[-1]
 
     def name_of(self, owner: str) -> str:
-        """The short name of a worker."""
         names = (f"{worker.name} {worker.pid}" for worker in self.workers if worker.owns(owner))
         return next(names, owner)
 

@@ -270,7 +270,6 @@ class _Site:
         self._answering: set[asyncio.Task[None]] = set()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One request of one connection."""
         task = asyncio.current_task()
         assert task is not None
         self._answering.add(task)

@@ -182,7 +182,6 @@ def board_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Li
 
 
 def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[Line]:
-    """The partitions of a group as in `leases`."""
     cells = [columns.partition_cells(group, partition) for partition in group.partitions]
     rows = _rows(cells, [partition.item.owner for partition in group.partitions], name_of)
     lines = table(columns.PARTITION_COLUMNS, rows, width=width)
@@ -190,7 +189,6 @@ def leases_picture(group: GroupLeases, *, name_of: NameOf, width: int) -> list[L
 
 
 def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[Line]:
-    """The elections of a board as in `leader`."""
     cells = [
         columns.leader_cells(status, columns.ShownTimes(board.now)) for status in board.statuses
     ]
@@ -201,7 +199,6 @@ def leaders_picture(board: BoardStatus, *, name_of: NameOf, width: int) -> list[
 def history_picture(
     runs: Sequence[Run], *, board: BoardStatus, name_of: NameOf, width: int
 ) -> list[Line]:
-    """Runs as in `log`."""
     cells = [columns.run_cells(run, columns.ShownTimes(board.now)) for run in runs]
     rows = _rows(cells, [run.worker for run in runs], name_of)
     return table(*titled(columns.RUN_COLUMNS, rows, _HISTORY), width=width)

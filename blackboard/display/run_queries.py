@@ -29,8 +29,6 @@ ListedRun = tuple[RunCursor, Run]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs to show."""
-
     outcomes: Collection[Outcome] = ()
     """A run matches if it has any of them; all runs match if there are none."""
     types: Collection[str] = ()

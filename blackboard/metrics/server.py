@@ -36,8 +36,6 @@ _ACCEPT = re.compile(rb"^accept:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTIL
 
 
 class ServedPage(NamedTuple):
-    """An answer."""
-
     status: HTTPStatus
     content_type: str
     body: bytes

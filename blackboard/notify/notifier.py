@@ -59,7 +59,6 @@ class _WaitingNotice:
 
     notice: notices.Notice
     failed: int = 0
-    """Tries that failed."""
     not_before: float = -math.inf
     """When it is tried again, in monotonic seconds."""
 
@@ -92,7 +91,6 @@ class Notifier:
     _ending: Ending = field(default_factory=Ending)
     _trouble: SendingTrouble = field(init=False)
     _routes: list[tuple[Route, tuple[NoticeSender, ...]]] = field(init=False)
-    """Each route, with a sender for each of its channels."""
     _pinger: Pinger | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -344,7 +342,6 @@ class Notifier:
 def notifier_of(
     table: NotifyTable, *, board: BoardTable, events: EventEmitter, environ: Mapping[str, str]
 ) -> Notifier:
-    """The notifier that `[notify]` asks for."""
     return Notifier(
         board=board,
         events=events,

@@ -78,8 +78,6 @@ class Breaker(Protocol):
 
 
 class BoardTable:
-    """One board of a table."""
-
     def __init__(
         self,
         table: Table,

@@ -191,8 +191,6 @@ def _shown(odd: object) -> str:
 
 @dataclass(slots=True, kw_only=True)
 class GroupRows:
-    """The rows of one group."""
-
     board: BoardTable
     """The board of the group."""
     parent: str

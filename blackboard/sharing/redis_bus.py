@@ -105,8 +105,6 @@ class _Part(StrEnum):
 
 
 class _Trouble(NamedTuple):
-    """The trouble of one part."""
-
     problem: str
     failures: int = 0
     retry_at: float = 0.0

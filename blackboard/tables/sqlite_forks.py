@@ -77,7 +77,6 @@ class Forks:
             self._open[connection] = _OpenFile(identity(path), identity(f"{path}-shm"))
 
     def note_closed(self, connection: sqlite3.Connection) -> None:
-        """Notes that the connection is closed."""
         self._open.pop(connection, None)
 
     def take_locks(self, path: Path) -> bool:

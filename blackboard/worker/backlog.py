@@ -129,8 +129,6 @@ class Unread(NamedTuple):
 
 @dataclass(slots=True)
 class _Shard:
-    """The backlog of one shard."""
-
     candidates: dict[str, Candidate] = field(default_factory=dict)
     """By the ids of their items, in the order in which they are to be claimed."""
     last_ready: datetime = LONG_AGO

@@ -40,8 +40,6 @@ class NoPermit(NamedTuple):
 
 
 class ClaimedBatch(NamedTuple):
-    """One batch of claims."""
-
     sent: Sequence[Candidate]
     """The candidates that had the permits they need."""
     answer: Claimed

@@ -77,8 +77,6 @@ class Grant:
 
 @dataclass(slots=True, kw_only=True)
 class Permits:
-    """All permits of a worker."""
-
     board: BoardTable
     renewing: BoardTable
     """The same board, asked with the priority of renewals."""

@@ -92,8 +92,6 @@ class _Partition:
 
 
 class StoreBreaker:
-    """The breaker of one worker."""
-
     def __init__(
         self, clock: Clock, chance: Chance, events: EventEmitter, *, board: str = ""
     ) -> None:

@@ -134,8 +134,6 @@ class Unreported:
 
 @dataclass(slots=True, kw_only=True)
 class Walk:
-    """Walks the board for one worker."""
-
     board: BoardTable
     runs: Runs
     peers: Peers
@@ -158,7 +156,6 @@ class Walk:
     backlog: Backlog = field(init=False)
     _tasks: ShardTasks = field(init=False)
     _result: WalkResult = field(init=False)
-    """The result of the latest walk."""
     _locks_read: Counter[int] = field(default_factory=Counter)
     """How many locks each shard had when it was last read."""
     _unreported: Unreported = field(default_factory=Unreported)
