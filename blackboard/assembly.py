@@ -276,7 +276,7 @@ def _parts(
 
 
 def group_worker(
-    board: BoardTable, setup: WorkerSetup, *, parent: str, pump: Handler, races: Races | None = None
+    board: BoardTable, setup: WorkerSetup, *, parent: str, pump: Handler, races: Races | None
 ) -> GroupWorker:
     """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
     name of the board that it belongs to.

@@ -103,11 +103,7 @@ async def _items_like(
 
 
 async def read_selected(
-    board: BoardTable,
-    patterns: Sequence[str] = (),
-    *,
-    exact: bool = False,
-    overdue_after: timedelta = OVERDUE_AFTER,
+    board: BoardTable, patterns: Sequence[str], *, exact: bool, overdue_after: timedelta
 ) -> BoardStatus:
     """The status of the items that `patterns` mean, of all when there are no patterns; of none
     where no item is in the states that they ask for.

@@ -79,7 +79,7 @@ return 0
 """A script is one step for Redis: nothing comes between its commands."""
 
 
-def redis_url(environ: Mapping[str, str], setting: str | None = None) -> str:
+def redis_url(environ: Mapping[str, str], setting: str | None) -> str:
     """The URL of Redis: of the environment, or else of the settings. Raises BadInput, which does
     not quote the URL.
     """

@@ -63,9 +63,7 @@ def failed(world: World, violation: Violation) -> Failure:
 class Shrinker:
     """Tries smaller worlds. `report` is called with each that still fails."""
 
-    def __init__(
-        self, failure: Failure, *, report: Callable[[Failure], None] | None = None
-    ) -> None:
+    def __init__(self, failure: Failure, *, report: Callable[[Failure], None]) -> None:
         self.failure = _ended_there(failure)
         self.tries = 0
         self._report = report
@@ -90,8 +88,7 @@ class Shrinker:
         if failure is None or failure.violation.kind != self.failure.violation.kind:
             return False
         self.failure = _ended_there(failure)
-        if self._report is not None:
-            self._report(self.failure)
+        self._report(self.failure)
         return True
 
     def _leave_out_kinds(self) -> None:

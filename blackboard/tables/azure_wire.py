@@ -181,7 +181,7 @@ def page_url(
     last: str | None,
     *,
     count: int,
-    following: Sequence[str] = (),
+    following: Sequence[str],
 ) -> str:
     """The address of a page of a range; `following` are the keys at which it continues. The service
     may name a partition alone; as its own clients do, nothing is sent for a key that it left out.

@@ -213,7 +213,7 @@ def _row(
     return TimelineRow(name=name, lanes=lanes, y=y, height=height, bars=bars)
 
 
-def axis(since: datetime, until: datetime, zone: tzinfo = UTC) -> list[AxisMark]:
+def axis(since: datetime, until: datetime, zone: tzinfo) -> list[AxisMark]:
     """Marks at round times of a zone."""
     whole = until - since
     step = next((width for width in STEPS if whole / width <= MOST_MARKS), STEPS[-1])
@@ -291,7 +291,7 @@ class HeatDay:
         return sum(cell.failed for cell in self.cells)
 
 
-def first_of_days(days: int, *, until: datetime, zone: tzinfo = UTC) -> datetime:
+def first_of_days(days: int, *, until: datetime, zone: tzinfo) -> datetime:
     """When the first of so many days begins; the last is that of `until`."""
     return (_midnight(until, zone) - timedelta(days=days - 1)).astimezone(UTC)
 

@@ -187,16 +187,13 @@ class NothingCame(BlackboardError):
     """All feeds of a city failed, so its calendar stays as it was."""
 
 
-async def aggregate_city(
-    city: City, *, settings: JobSettings | None = None, run: RunContext | None = None
-) -> dict[str, Any]:
+async def aggregate_city(city: City, *, settings: JobSettings, run: RunContext) -> dict[str, Any]:
     """Makes the city's files; the answer is the summary of the run.
 
     Raises BadInput when the folder cannot be used, Overtaken when the files belong to a later
     run or this one has lost its lock, NothingCame when all feeds failed: then the report says why,
     and the calendar stays as it was.
     """
-    settings, run = settings or JobSettings(), run or RunContext()
     output = output_of(city.out, city.id)
     cache = load_cache(output.path(CACHE), run.log)
     fetches = FetchCache(output.folder / FOLDER, city.id, clock=run.clock).tidied()

@@ -50,7 +50,7 @@ _COORDINATES = re.compile(
 _PICTURE = re.compile(r"\.(?:avif|gif|jpe?g|png|svg|webp)$", re.IGNORECASE)
 
 
-def text_of_vevent(block: Block, uid: str, base: str = "") -> Text:
+def text_of_vevent(block: Block, uid: str, base: str) -> Text:
     """The texts of a VEVENT. `base` is the address of its feed."""
     categories = [
         without_markup(plain(part, 200))
@@ -194,7 +194,7 @@ class Vevent:
 
 
 def read_vevent(
-    block: Block, number: int, zones: Zones, order: str, *, series: str | None = None
+    block: Block, number: int, zones: Zones, order: str, *, series: str | None
 ) -> Vevent:
     """Reads a VEVENT. `series` is the zone of the series that it changes, if that is there.
     ValueError or OverflowError when it has no start.

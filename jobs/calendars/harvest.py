@@ -77,7 +77,7 @@ class Harvester:
         settings: JobSettings,
         run: RunContext,
         cache: Cache,
-        fetch_cache: FetchCache | None = None,
+        fetch_cache: FetchCache,
     ) -> None:
         self._city = city
         self._settings = settings

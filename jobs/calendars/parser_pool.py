@@ -40,7 +40,7 @@ _PAUSE = 0.05
 class SharedPlaces:
     """`number` places as locked files in a folder. Without a folder they are this run's own."""
 
-    def __init__(self, number: int, folder: Path | None = None) -> None:
+    def __init__(self, number: int, folder: Path | None) -> None:
         self._number = number
         self._folder = folder
         self._mine = asyncio.Semaphore(number)

@@ -96,8 +96,8 @@ class Requester:
         limits: Limits,
         clock: Clock,
         *,
-        resolve: Resolve | None = None,
-        folder: Path | None = None,
+        resolve: Resolve | None,
+        folder: Path | None,
     ) -> None:
         self._policy = policy
         self._limits = limits
