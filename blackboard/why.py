@@ -247,6 +247,8 @@ def _due_by_request(item: Item, facts: Circumstances) -> str:
     is_made_up = policy == "all" or (policy == "one" and bool(item.once))
     if item.planned > item.slot or (is_made_up and item.planned != NEVER):
         text += f"; by its schedule it is due at {phrases.exactly(item.planned, facts.now)}"
+    if item.put_back and item.ready > facts.now:
+        text += f"; it may start at {phrases.exactly(item.ready, facts.now)}, after its blackout"
     return text
 
 

@@ -695,7 +695,7 @@ def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
             put_back=False,
         )
         return Requested(item=after, slot=slot)
-    if retried:
+    if item.waits:  # for a retry, or the end of a window
         item = replace(item, ready=min(item.ready, now))
     ahead = len(queue) + 1
     if not once:
@@ -720,9 +720,13 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
         after = replace(after, first=stays)
     if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
         following = stays or slot_after_edit(after, settings=settings, now=now)
-        if item.put_back:  # it may wait for the end of a window that is no more
-            opened = opens(settings.schedule, max(item.stop or now, now))
-            after = replace(after, ready=min(item.ready, opened or item.ready))
+        due = max(item.stop or now, now)
+        if item.put_back and item.ready > due:  # it waits for the end of a window of the old one
+            end = opens(settings.schedule, due)
+            if end is None:
+                return replanned(after, settings=settings, now=now)
+            with_jitter = ready_for(item.id, end, settings=settings, first=False)
+            after = replace(after, ready=due if end == due else with_jitter)
         return _planned_beside(after, following or NEVER)
     if stays is not None:
         return _waiting_for(after, stays, settings=settings, now=now)

@@ -130,11 +130,13 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
     if item.ready <= now:
         return False
     settings, is_retry = planning.settings, item.attempt > 1
-    if item.is_unscheduled and not is_retry:
+    is_asked_for = item.is_unscheduled and not is_retry
+    has_windows = any(schedule.limits.windows for schedule in planning.schedules)
+    if is_asked_for and not (item.put_back and has_windows):
         return item.ready - now > TOLERANCE
     if is_retry and item.stop and is_ahead(item.stop, now=now) and item.ready >= item.stop:
         return True
-    earliest = max(item.planned, now)
+    earliest = now if is_asked_for else max(item.planned, now)
     if not is_retry:  # a slot may wait for the end of a time without runs
         ends = [opens(schedule, earliest) or earliest for schedule in planning.schedules]
         earliest = max(ends, default=earliest)

@@ -170,6 +170,15 @@ def why(
             [", by request, or begun before its schedule was changed; by its schedule it is due"],
         ),
         (
+            {"slot": NOW - HOUR, "ready": NOW + 2 * HOUR, "start": NOW - HOUR, "put_back": True},
+            {"settings": CLOSED},
+            Move.LEAVE,
+            [
+                "; by its schedule it is due at 2026-11-21 16:00:00Z (in 7h)",
+                "; it may start at 2026-11-21 11:00:00Z (in 2h), after its blackout",
+            ],
+        ),
+        (
             {"slot": NOW, "ready": NOW, "planned": NOW - HOUR},
             {"settings": ALL},
             Move.RUN,

@@ -49,7 +49,8 @@ from blackboard.rules.transitions import (
     saved,
     unlocked,
 )
-from blackboard.rules.wrong_clock import Planning
+from blackboard.rules.wrong_clock import Planning, problem_of_times
+from blackboard.schedule.schedule import parse_schedule
 from blackboard.spec import RunSettings
 from tests.support.plans import DAY, HOUR, HOURLY, MINUTE, NOON, item, settings
 
@@ -698,9 +699,7 @@ def test_a_run_that_was_put_back_is_not_left_out_by_a_window_that_was_added() ->
 def test_a_run_that_was_put_back_does_not_wait_for_the_end_of_a_window_of_an_earlier_schedule(
     before: Item, said: dict[str, Any]
 ) -> None:
-    by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
-    row = replace(before, state=State.ACTIVE, schedule=by.text)
-    waits = replace(put_off(row, settings=by, now=NOW), state=before.state)
+    waits = put_off_until_six(before)
     assert waits.ready == NOON + 6 * HOUR
     after = planned_by(waits, settings(**said))
     assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
@@ -712,28 +711,84 @@ def test_a_run_that_was_put_back_does_not_wait_for_the_end_of_a_window_of_an_ear
     [
         ("sat 11:00-18:00", NOON + 6 * HOUR),
         ("sat 11:00-14:00", NOON + 2 * HOUR),
-        ("sat 11:00-20:00", NOON + 6 * HOUR),
+        ("sat 11:00-20:00", NOON + 8 * HOUR),
         ("sat 12:00-12:01", NOW),
-        ("mon-sun", NOON + 6 * HOUR),
     ],
-    ids=["same", "shorter", "longer", "over", "endless"],
+    ids=["same", "shorter", "longer", "over"],
 )
 @pytest.mark.parametrize("before", [PUT_BACK, UNLOCKED, replace(UNLOCKED, state=State.PAUSED)])
 def test_a_run_that_was_put_back_does_not_begin_in_a_window_that_an_edit_leaves(
     before: Item, blackout: str, ready: datetime, said: dict[str, Any]
 ) -> None:
-    """It waits no longer than it did either."""
+    """No clock is said to be wrong for it."""
+    waits, said = put_off_until_six(before), said | {"blackout": blackout}
+    after = planned_by(waits, settings(**said))
+    assert (after.slot, after.ready, after.put_back) == (NOON, ready, True)
+    assert problem_of_times(after, planning_of(after, settings(**said)), now=NOW) == ""
+
+
+def put_off_until_six(before: Item) -> Item:
+    """What was put back, and has waited for the end of a window since."""
     by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
     row = replace(before, state=State.ACTIVE, schedule=by.text)
-    waits = replace(put_off(row, settings=by, now=NOW), state=before.state)
-    after = planned_by(waits, settings(**said, blackout=blackout))
-    assert (after.slot, after.ready, after.put_back) == (NOON, ready, True)
+    return replace(put_off(row, settings=by, now=NOW), state=before.state)
+
+
+def planning_of(row: Item, by: RunSettings) -> Planning:
+    return Planning(settings=by, written=parse_schedule(row.schedule) if row.schedule else None)
+
+
+def test_a_run_that_was_put_back_keeps_its_part_of_the_jitter_behind_a_window() -> None:
+    by = settings(cron="30 * * * *", blackout="sat 11:00-14:00", jitter="30m")
+    after = planned_by(put_off_until_six(PUT_BACK), by)
+    assert after.ready == NOON + 2 * HOUR + part_of_jitter(after.id, by)
+    for now in (NOW, NOON + 2 * HOUR):
+        assert problem_of_times(after, planning_of(after, by), now=now) == ""
+    assert problem_of_times(after, planning_of(after, settings()), now=NOW) == ""
+    ahead = replace(after, ready=NOON + 2 * DAY)
+    asked, open_now = replace(after, put_back=False), replace(after, schedule="cron 30 * * * *")
+    for row, said in ((ahead, by), (asked, by), (open_now, settings(cron="30 * * * *"))):
+        assert "a clock was wrong" in problem_of_times(row, planning_of(row, said), now=NOW)
+
+
+def test_what_is_due_from_its_last_start_has_no_jitter_behind_a_window() -> None:
+    by = settings(every="4h", blackout="sat 11:00-14:00", jitter="30m")
+    assert planned_by(put_off_until_six(PUT_BACK), by).ready == NOON + 2 * HOUR
+
+
+def test_a_run_that_was_put_back_and_has_not_waited_yet_is_due_at_once() -> None:
+    by = settings(cron="30 * * * *", blackout="sat 11:00-14:00")
+    assert planned_by(PUT_BACK, by) == replace(
+        PUT_BACK, planned=NOON + 5 * HOUR / 2, schedule=by.text
+    )
+
+
+def test_a_run_that_was_put_back_is_not_made_where_a_window_has_no_end() -> None:
+    """As where the window had none before."""
+    by = settings(cron="30 * * * *", blackout="mon-sun")
+    after = planned_by(put_off_until_six(PUT_BACK), by)
+    assert (after.state, after.put_back) == (State.DONE, False)
+    asked = replace(put_off_until_six(PUT_BACK), requests=(QueuedRun(name="a", slot=NOON),))
+    after = planned_by(asked, by)
+    assert (after.state, after.slot, after.ready, after.planned) == (
+        State.ACTIVE,
+        NOON,
+        NOW,
+        NEVER,
+    )
+
+
+@pytest.mark.parametrize("once", ["", "{}"])
+def test_a_run_that_is_asked_for_starts_one_that_was_put_back_in_a_window(once: str) -> None:
+    by = settings(cron="30 * * * *", blackout="sat 11:00-20:00")
+    waits = planned_by(put_off_until_six(PUT_BACK), by)
+    later = NOON + HOUR
+    made = requested(waits, name="a", once=once, now=later)
+    assert (made.item.slot, made.item.ready, made.joined) == (NOON, later, not once)
 
 
 def test_a_run_that_was_put_back_does_not_wait_where_no_schedule_is_left() -> None:
-    by = settings(cron=HOURLY, blackout="sat 11:00-18:00")
-    waits = put_off(replace(PUT_BACK, schedule=by.text), settings=by, now=NOW)
-    after = planned_by(waits, settings())
+    after = planned_by(put_off_until_six(PUT_BACK), settings())
     assert (after.slot, after.ready, after.put_back) == (NOON, NOW, True)
 
 

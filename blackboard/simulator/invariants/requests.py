@@ -92,10 +92,11 @@ class OperatorChanges:
         if before.running:
             yield from same(before, after, "slot ready attempt state once requests")
         elif before.state is not State.DONE and self._was_cut_short(before):
-            yield from same(before, after, "attempt state once requests")
-            moved = before.slot - MILLISECOND if asked_for else before.slot
-            yield from _one_of(after.slot, before.slot, moved)
-            yield from _waits_for_windows(change, before, after, settings)
+            if after.state is not State.DONE:  # its windows may have no end
+                yield from same(before, after, "attempt state once requests")
+                moved = before.slot - MILLISECOND if asked_for else before.slot
+                yield from _one_of(after.slot, before.slot, moved)
+                yield from _waits_for_windows(change, before, after, settings)
         elif asked_for:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
@@ -167,16 +168,18 @@ class OperatorChanges:
 def _waits_for_windows(
     change: AppliedChange, before: Item, after: Item, settings: RunSettings
 ) -> Iterator[Difference]:
-    """A run that was put back waits after an edit for the end of the windows that it is in by the
-    new schedule, and no longer than before. The time of the edit is known to a minute.
+    """A run that was put back, and waits for the end of a window, waits after an edit for the end
+    of those that it is in by the new schedule. The time of the edit is known to a minute.
     """
     schedule, latest = settings.schedule, change.batch.latest
+    due = max(before.stop or latest, latest)
     if not _has_another(before, after):
         yield from same(before, after, "ready")
         return
-    end = opens(schedule, max(before.stop or latest, latest))
-    yield from _no_later(after.ready, min(before.ready, end or before.ready))
-    if after.ready < before.ready:
+    if after.ready != before.ready or before.ready > due:
+        jitter = settings.jitter * phase(after.id) * (not isinstance(schedule, Every))
+        end = opens(schedule, due) or due
+        yield from _no_later(after.ready, whole_milliseconds(end + jitter * (end > due)))
         yield "SLOT", "ready", opens(schedule, after.ready), after.ready
         yield "SLOT", "ready", max(after.ready, before.stop or after.ready), after.ready
 
