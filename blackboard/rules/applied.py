@@ -3,7 +3,7 @@
 A sender that gets no answer reads the item: if the name of its request is there, the request was
 applied, whatever was done to the item since; else it is sent again under the same name. A name is
 remembered for longer than a sender retries, by the store's clock: it carries the time at which its
-request began.
+request began. A time that is as far in the future, where a clock was ahead, counts as long past.
 
 A name that a program chose, a trigger, may come again much later: a webhook may be delivered once
 more after hours. So a name is also remembered while its run is in hand or in the queue, and until
@@ -64,7 +64,7 @@ def remembering(item: Item, name: str, *, now: datetime) -> tuple[Applied, ...] 
     kept = [
         applied
         for place, applied in enumerate(item.applied, 1)
-        if place < ALWAYS or now - applied.at <= REMEMBERED or applied is in_hand
+        if place < ALWAYS or abs(now - applied.at) <= REMEMBERED or applied is in_hand
     ]
     if len(kept) >= MOST:
         return None
@@ -75,4 +75,4 @@ def may_retry(*, first: datetime, now: datetime) -> bool:
     """Whether a sender that read the store's clock at `first` may still trust the names that it
     has read at `now`.
     """
-    return now - first <= RETRIED_FOR
+    return abs(now - first) <= RETRIED_FOR

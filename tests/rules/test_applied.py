@@ -36,12 +36,15 @@ def names(count: int, *, age: timedelta) -> tuple[Applied, ...]:
         (MOST - 1, REMEMBERED, MOST),
         (MOST - 1, REMEMBERED + SECOND, ALWAYS),
         (MOST, REMEMBERED, None),
-        (MOST, timedelta(days=-1), None),
+        (MOST, timedelta(seconds=-1), None),
+        (MOST - 1, -REMEMBERED, MOST),
+        (MOST, -REMEMBERED - SECOND, ALWAYS),
     ],
 )
 def test_the_latest_names_and_all_young_ones_are_remembered(
     before: int, age: timedelta, kept: int | None
 ) -> None:
+    """What a clock that was ahead named is as old as it is ahead."""
     found = remembering(item(applied=names(before, age=age)), "mine", now=NOON)
     if kept is None:
         assert found is None
@@ -61,8 +64,9 @@ def test_the_name_of_the_run_in_hand_is_remembered() -> None:
 
 def test_a_sender_gives_up_well_before_its_name_may_be_forgotten() -> None:
     assert RETRIED_FOR * 2 <= REMEMBERED
-    assert may_retry(first=NOON, now=NOON + RETRIED_FOR)
-    assert not may_retry(first=NOON, now=NOON + RETRIED_FOR + SECOND)
+    for sign in (1, -1):  # of a clock that goes on, or is put back
+        assert may_retry(first=NOON, now=NOON + sign * RETRIED_FOR)
+        assert not may_retry(first=NOON, now=NOON + sign * (RETRIED_FOR + SECOND))
 
 
 def test_a_name_is_applied_to_the_item_that_holds_it() -> None:
