@@ -19,6 +19,7 @@ from blackboard.model import VERSION, Action, Item, Via
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import PAGE, BoardTable, Pause, paged, readings
 from blackboard.protocol.rows import data_of, readable, text_of, version_of
+from blackboard.rules.next_run import MILLISECOND, TOLERANCE, is_ahead
 from blackboard.spec import OF_ITS_SCHEDULE, Spec, decode_spec
 from blackboard.table import (
     ANY,
@@ -140,12 +141,22 @@ async def _row(
 
 
 async def actions(board: BoardTable, *, limit: int) -> list[Action]:
-    """The newest actions, the newest first. Rows that cannot be read, or are of a newer version,
-    are passed over.
+    """The newest actions, the newest first; behind them those whose time is still to come, as a
+    clock was ahead. Rows that cannot be read, or are of a newer version, are passed over.
     """
-    partition, family = keys.actions_partition(board.name), (keys.ACTION, keys.end_of(keys.ACTION))
-    newest = readings(board.table, partition, family, partial(readable, Action), limit=limit)
-    return [action async for action in newest]
+
+    async def of(family: tuple[str, str]) -> list[Action]:
+        partition, reading = keys.actions_partition(board.name), partial(readable, Action)
+        newest = readings(board.table, partition, family, reading, limit=limit)
+        return [action async for action in newest]
+
+    found = await of((keys.ACTION, keys.end_of(keys.ACTION)))
+    now = await board.table.now()
+    ahead = [action for action in found if is_ahead(action.at, now=now)]
+    if not ahead:
+        return found
+    past = await of(keys.actions_before(now + TOLERANCE + MILLISECOND))
+    return [*past, *ahead][:limit]
 
 
 async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause) -> int:

@@ -75,6 +75,24 @@ async def test_the_newest_come_first_and_no_more_than_are_asked_for(scene: Scene
 
 
 @story
+async def test_actions_of_a_clock_that_was_ahead_come_last(scene: Scene) -> None:
+    """Else none of those that are recorded since would be among the newest."""
+    await recorded(scene.board, "davis", verb="run")
+    scene.clock.jump(9e7)
+    for verb in ("pause", "resume"):
+        await recorded(scene.board, "davis", verb=verb)
+        scene.later(milliseconds=1)
+    scene.clock.jump(-9e7)
+    for seconds, verb in ((60.0, "edit"), (60.001, "unlock")):
+        scene.clock.jump(seconds)
+        await recorded(scene.board, "davis", verb=verb)
+        scene.clock.jump(-seconds)
+    expected = ["edit", "run", "resume", "pause", "unlock"]
+    for limit in range(6):
+        assert await verbs(scene, limit) == expected[:limit]
+
+
+@story
 async def test_one_action_names_some_of_many_items_and_counts_all(scene: Scene) -> None:
     ids = [f"item-{number}" for number in range(1_000)]
     await recorded(scene.board, *ids)
