@@ -355,8 +355,8 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def duration(self) -> float:
-        """Seconds."""
-        return (self.stop - self.start).total_seconds()
+        """Seconds; 0 where a clock that was put back has it end before it began."""
+        return max((self.stop - self.start).total_seconds(), 0.0)
 
 
 ANNOUNCE_EVERY = 60.0

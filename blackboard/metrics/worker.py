@@ -209,7 +209,7 @@ class WorkerMetrics:
         shown.set(len(self._running[shown]))
         self._counters["runs"].labels(label, run.outcome.value).inc()
         self._counters["releases"].labels(label, event.release).inc()
-        self._histograms["run_duration_seconds"].labels(label).observe(max(run.duration, 0.0))
+        self._histograms["run_duration_seconds"].labels(label).observe(run.duration)
         self._histograms["run_lag_seconds"].labels(label).observe(max(run.lag, 0.0))
 
     def _shown(self, event: events.BoardItemEvent) -> Gauge:

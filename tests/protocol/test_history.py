@@ -35,6 +35,12 @@ RUN = replace(plans.RUN, slot=START, start=START, stop=START)
 TEN = Retention(runs=10, age=timedelta(days=7))
 
 
+def test_no_run_is_shorter_than_nothing() -> None:
+    """A clock that was put back ended it before it began."""
+    assert replace(RUN, stop=START + timedelta(seconds=5)).duration == 5
+    assert replace(RUN, stop=START - timedelta(days=365)).duration == 0
+
+
 @pytest.mark.parametrize(
     ("age", "place", "kept"),
     [
