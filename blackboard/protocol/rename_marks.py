@@ -53,8 +53,8 @@ class Renaming(NamedTuple):
         return f"is being renamed: {self.remedy}"
 
     def is_interrupted(self, *, now: datetime) -> bool:
-        """Whether the process that began it has probably died."""
-        return now - self.mark.at > INTERRUPTED_AFTER
+        """Whether the process that began it has probably died, also if its clock was ahead."""
+        return abs(now - self.mark.at) > INTERRUPTED_AFTER
 
 
 def moved_name(new_id: str) -> str:

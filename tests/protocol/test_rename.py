@@ -13,7 +13,12 @@ from blackboard.protocol.additions import New, add, ensure
 from blackboard.protocol.edits import acknowledge, edit, pause, remove, resume, run_now
 from blackboard.protocol.keys import item_key, notice_key, notices_partition
 from blackboard.protocol.rename import rename
-from blackboard.protocol.rename_marks import renaming_of
+from blackboard.protocol.rename_marks import (
+    INTERRUPTED_AFTER,
+    RenameMark,
+    Renaming,
+    renaming_of,
+)
 from blackboard.spec import Spec
 from blackboard.table import (
     ANY,
@@ -184,6 +189,17 @@ async def test_an_id_that_is_taken_or_missing_is_refused(scene: Scene) -> None:
     fence = (await scene.item("woodland")).fence
     await rename(scene.board, "davis", "woodland", scene.mark())
     assert (await scene.item("woodland")).born >= fence
+
+
+@pytest.mark.of_one_store("who paused an item, and when, is read above the store")
+@story
+async def test_a_rename_whose_clock_was_ahead_counts_as_interrupted(scene: Scene) -> None:
+    mark = RenameMark(by="ann", at=scene.clock.now())
+    renaming = Renaming("davis", "woodland", mark)
+    for seconds in (INTERRUPTED_AFTER.total_seconds(), 366 * 86_400.0):
+        for sign in (1, -1):
+            now = mark.at + sign * timedelta(seconds=seconds)
+            assert renaming.is_interrupted(now=now) is (seconds > 60)
 
 
 @pytest.mark.cases_of_one_store("where a rename was interrupted is seen above the store")
