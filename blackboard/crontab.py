@@ -56,7 +56,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
 _DAYS = "(?:sun|mon|tue|wed|thu|fri|sat)"
 _SIXTH = re.compile(rf"[*?](?:/\d+)?|\d[\d,/*-]*|{_DAYS}(?:[-,]{_DAYS})+", re.IGNORECASE)
 """Matches a field in the place of the command."""
-_STEP_OF_ONE = re.compile(r"(?<![^\s,])\w+/\w+")
+_STEP_OF_ONE = re.compile(r"(?<![^\s,])(?:\d+|[a-z]{3})/\w+", re.IGNORECASE)
 _OF_CHANCE = re.compile(r"(\d{0,2})~(\d{0,2})")
 """Matches a field as OpenBSD has it: any number of a range, or of all."""
 _FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
@@ -175,6 +175,10 @@ class Crontab:
         self.items.append(self._item(expression, command, comment, spread))
 
     def _set(self, name: str, value: str) -> None:
+        zone, *rest = value.split(maxsplit=1) or [""]
+        if name in {"CRON_TZ", "TZ"} and rest:
+            problem = f"{value[:60]!r} is more than a zone: cron takes all of it for one"
+            raise BadInput(name, problem, f"write {name}={zone} in a line of its own")
         if name == "CRON_TZ":
             find_zone(value)
             self.zone = value
@@ -310,22 +314,20 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     text, given = _command_and_input(command)
     text = _END_OF_COMMAND.sub("", text)
     shell = env.get("SHELL", SHELL)
-    if given is not None:
-        if shell != SHELL:
-            text, shell = f"{shlex.quote(shell)} -c {shlex.quote(text)}", SHELL
+    if given is not None:  # a shell of its own: what the text leaves open ends with it
         end = "END"
         while end in given.split("\n"):
             end += "_"
-        text += "\\" * bool(_JOINED.search(text))  # at the end of a text it joins no lines
-        text = f"{{ {text}\n}} <<'{end}'\n{given}\n{end}"
+        text = f"{shlex.quote(shell)} -c {shlex.quote(text)} <<'{end}'\n{given}\n{end}"
+        shell = SHELL
     text = text.replace("${", "$${")
     # Commands see what is meant for cron, too: `mail $MAILTO`. LOGNAME is not theirs to say.
     kept = {name: value for name, value in env.items() if name != "LOGNAME"}
     params: dict[str, Any] = {"command": text, "shell": True}
     if shell != SHELL:
         params = {"command": [shell, "-c", text]}
-    if "HOME" in kept:
-        params["cwd"] = kept["HOME"].replace("${", "$${")
+    if home := kept.get("HOME"):
+        params["cwd"] = home.replace("${", "$${")
     if kept:
         params["env"] = {name: value.replace("${", "$${") for name, value in kept.items()}
     return params

@@ -636,6 +636,39 @@ def test_text_that_is_older_than_utf_8_is_read_in_comments_and_named_in_lines(
     assert ":3: line: it has a NUL" in said[1]
 
 
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [("cat <<EOF%a%EOF", b""), ("cat; cat <<'X'%b", b"b\n"), ("cat # <<X%b%X", b"b\nX\n")],
+)
+def test_a_here_document_of_a_command_is_empty(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str, printed: bytes
+) -> None:
+    """As to cron: the command is one line, and its input begins behind it."""
+    [item] = imported(blackboard, f"@daily {command}\n", monkeypatch)
+    done = subprocess.run(
+        ["/bin/sh", "-c", unescaped(item["params"]["command"])], capture_output=True, check=True
+    )
+    assert done.stdout == printed
+
+
+def test_a_home_that_is_empty_is_no_folder(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [item] = imported(blackboard, "HOME=\n@daily a\n", monkeypatch)
+    assert item["params"] == {"command": "a", "shell": True, "env": {"HOME": ""}}
+
+
+@pytest.mark.parametrize("name", ["TZ", "CRON_TZ"])
+def test_a_zone_in_the_line_of_a_command_is_refused(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Cron would take the whole line for a variable, and run nothing."""
+    monkeypatch.setattr("sys.stdin", piped(f"\n{name}=Asia/Tokyo 0 3 * * * /usr/bin/a\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert f"-:2: {name}: 'Asia/Tokyo 0 3 * * * /usr/bin/a' is more than a zone" in said
+    assert f"(write {name}=Asia/Tokyo in a line of its own)" in said
+
+
 @pytest.mark.parametrize("shell", ["", "SHELL=/bin/bash\n", "SHELL='/bin/my shell'\n"])
 def test_the_input_of_a_command_is_given_by_sh_whatever_its_shell_is(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, shell: str
@@ -833,7 +866,9 @@ def test_a_time_of_chance_is_the_first_with_a_jitter(
     assert item["jitter"] == f"{int(jitter[:-1]) + 5}m"
 
 
-@pytest.mark.parametrize("expression", ["5~70 * * * *", "9~2 * * * *", "0 5 ~ * *", "~/15 * * * *"])
+@pytest.mark.parametrize(
+    "expression", ["5~70 * * * *", "9~2 * * * *", "0 5 ~ * *", "~/15 * * * *", "H/15 * * * *"]
+)
 def test_a_time_of_chance_that_no_jitter_is_is_refused(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, expression: str
 ) -> None:
