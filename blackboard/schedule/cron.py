@@ -75,8 +75,9 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _ELEMENT = re.compile(
     r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE
 )
-_EVERY = re.compile(r"@?every(?:\b|_)|rate\(", re.IGNORECASE)
-_QUESTION = "use * instead of ?; as a number, Sunday is 0 here, and 1 in Quartz and AWS"
+_EVERY = re.compile(r"@?every(?:\b|_)|rate\(|@\d", re.IGNORECASE)
+_SUNDAY = "as a number, Sunday is 0 here, and 1 in Quartz and AWS"
+_QUESTION = f"use * instead of ?; {_SUNDAY}"
 _RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
 """Remedies for what other programs know."""
 
@@ -334,8 +335,16 @@ def _at(day: date, minute: int) -> datetime:
 
 def _remedy(texts: list[str]) -> str:
     first = texts[0] if texts else ""
+    if first.upper().startswith(("FREQ=", "RRULE:", "DTSTART")):
+        return "use rrule instead"
     if "=" in first:
         return "say the zone as timezone, not in the expression"
+    if len(texts) == 1 and f"@{first.lower()}" in _MACROS:
+        return f"write @{first.lower()}"
+    if first.lower().startswith("cron("):
+        return f"write what is in the parentheses, and leave out the year (last, AWS); {_QUESTION}"
+    if any(text.startswith(",") or text.endswith(",") for text in texts):
+        return "leave out the blanks beside commas"
     if _EVERY.match(first):
         return "use every instead, with a duration such as 1h"
     if first.startswith("@"):
@@ -358,9 +367,12 @@ def _remedy_of(element: str, names: Sequence[str]) -> str:
     if weekday := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
         day = weekday[1] if weekday[1].isalpha() else _WEEKDAYS[int(weekday[1]) % 7]
         number = weekday[2] or "-1"
-        return _RRULE.format(f"BYDAY={number}{day[:2].upper()}")
-    if element.upper() == "L":
-        return _RRULE.format("BYMONTHDAY=-1")
+        doubt = "" if weekday[1].isalpha() else f" ({_SUNDAY})"
+        return _RRULE.format(f"BYDAY={number}{day[:2].upper()}") + doubt
+    if element.upper() == "L" and names == _WEEKDAYS:
+        return "write sat, the last day of a week of Quartz and AWS"
+    if last := re.fullmatch(r"L(?:-([0-9]{1,2}))?", element, re.IGNORECASE):
+        return _RRULE.format(f"BYMONTHDAY=-{int(last[1] or 0) + 1}")
     if element.upper() in {"1W", "LW"}:
         number = "1" if element[0] == "1" else "-1"
         return _RRULE.format(f"BYDAY=MO,TU,WE,TH,FR;BYSETPOS={number}")

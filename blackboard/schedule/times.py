@@ -36,6 +36,7 @@ MAY_BE_NOTHING = {"grace", "jitter"}
 _NOTHING = timedelta(0)
 _MILLISECOND = timedelta(milliseconds=1)
 _EXAMPLES = "write it like 8h, 90s, 1d12h, 1w or 500ms"
+_AT_MOST = f"{LONGEST.days}d at the most"
 _WORDS = {
     "w": "weeks?|w",
     "d": "days?|d",
@@ -71,7 +72,7 @@ def _checked(duration: timedelta, field: str, *, written: str | float | timedelt
     if duration < _NOTHING or (duration == _NOTHING and field not in MAY_BE_NOTHING):
         raise BadInput(field, f"{shown} is not longer than nothing", _EXAMPLES)
     if duration > LONGEST:
-        raise BadInput(field, f"{shown} is longer than ten years", _EXAMPLES)
+        raise BadInput(field, f"{shown} is longer than ten years", _AT_MOST)
     if duration % _MILLISECOND:
         raise BadInput(field, f"{shown} is finer than a millisecond", "use whole milliseconds")
     return duration
@@ -87,7 +88,7 @@ def duration_of(value: str | float | timedelta, field: str = "duration") -> time
         if isinstance(value, float) and isnan(value):
             raise BadInput(field, f"{value!r} is not a number", _EXAMPLES)
         if value > LONGEST.total_seconds():
-            raise BadInput(field, "it is longer than ten years", _EXAMPLES)
+            raise BadInput(field, "it is longer than ten years", _AT_MOST)
         value = max(value, -LONGEST.total_seconds())  # a timedelta has an end
         return _checked(timedelta(milliseconds=round(value * 1000)), field, written=value)
     return parse_duration(value, field)
@@ -123,7 +124,7 @@ def _read(text: str, field: str) -> timedelta:
     try:
         return sum((_times(number, unit) for number, unit in numbers), _NOTHING)
     except OverflowError:
-        raise BadInput(field, f"{text!r} is longer than ten years", _EXAMPLES) from None
+        raise BadInput(field, f"{text!r} is longer than ten years", _AT_MOST) from None
 
 
 def _times(number: str, unit: timedelta) -> timedelta:
@@ -132,7 +133,10 @@ def _times(number: str, unit: timedelta) -> timedelta:
 
 
 def _with_unit(number: str) -> str:
-    return f"write {number}s for seconds" if re.fullmatch("[1-9][0-9]{0,11}", number) else _EXAMPLES
+    with suppress(BadInput):
+        parse_duration(f"{number}s")
+        return f"write {number}s for seconds"
+    return _EXAMPLES
 
 
 # ---- times
