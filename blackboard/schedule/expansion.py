@@ -14,15 +14,15 @@ time:
 
 dateutil takes the last days of December and the first of January for days of a wrong week in some
 years (2 January 2022 for one of a week 53 of 2021, which has 52). So it is asked for all weeks that
-these days may be of, and what is in none of BYWEEKNO is left out. (With BYSETPOS, which counts
-before that, it is not.)
+these days may be of, and what is in none of BYWEEKNO is left out. BYSETPOS of months and years is
+counted after that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, timedelta
 from functools import partial
-from itertools import chain, dropwhile, islice, takewhile
+from itertools import chain, dropwhile, groupby, islice, takewhile
 from operator import gt
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,9 @@ class Expansion:
     minutes: Sequence[int]
     """Those of BYHOUR and BYMINUTE; all of them, without such a part."""
     weeks: frozenset[int]
-    """Those of BYWEEKNO that `rule` does not see to; empty: any."""
+    """Those of BYWEEKNO, where `rule` has more; empty: any."""
+    positions: Sequence[int]
+    """Those of BYSETPOS, where `rule` has all times of a period; empty: any."""
     count: int | None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
@@ -83,6 +85,7 @@ class Expansion:
         after = max(after, self.start - _SECOND)
         moved = (_LAST_YEAR - after.year) // 400 * 400
         search = self._search_by_day if self.skips_days else partial(self._stream, self.rule)
+        search = self._search_by_position if self.positions else search
         times = search(_moved(self.start, moved), _moved(after, moved))
         for wall in filter(self._is_in_weeks, times):
             if wall.year - moved > MAXYEAR:
@@ -123,6 +126,23 @@ class Expansion:
             tomorrow = midnight + _DAY
             yield from takewhile(partial(gt, tomorrow), chain((wall,), stream))
             after = tomorrow - _SECOND
+
+    def _search_by_position(self, start: datetime, after: datetime) -> Iterator[datetime]:
+        begin = self._begin_of_period(after) - _SECOND
+        times = self._stream(self.rule, self._begin_of_period(start), begin)
+        for _, period in groupby(filter(self._is_in_weeks, times), self._begin_of_period):
+            of_period = list(period)
+            places = {
+                place - 1 if place > 0 else place + len(of_period) for place in self.positions
+            }
+            for place, wall in enumerate(of_period):
+                if place in places and wall > after:
+                    yield wall
+
+    def _begin_of_period(self, wall: datetime) -> datetime:
+        """Midnight of the first day of its month, or year."""
+        month = wall.month if self.frequency == "MONTHLY" else 1
+        return datetime(wall.year, month, 1)  # noqa: DTZ001 - wall time
 
     def _is_in_weeks(self, wall: datetime) -> bool:
         """Whether the week of a time has a number of `weeks`, counted from either end of the year
@@ -172,7 +192,12 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
     elif in_weeks and parts.keys().isdisjoint({"BYMONTHDAY", "BYYEARDAY"}):
         used["BYDAY"] = RULE_DAYS[start.weekday()]
     weeks = set(numbers_in(parts["BYWEEKNO"])) if "BYWEEKNO" in parts else set()
-    if weeks and "BYSETPOS" not in parts:
+    positions: Sequence[int] = ()
+    if weeks:
+        if frequency in MONTHS and "BYSETPOS" in used:
+            positions = numbers_in(used.pop("BYSETPOS"))
+            times = {"BYHOUR": start.hour, "BYMINUTE": start.minute, "BYSECOND": start.second}
+            used = {name: str(value) for name, value in times.items()} | used
         more = {-1} if weeks & {52, 53} else set()
         more |= {1} if weeks & {-52, -53} else set()
         used["BYWEEKNO"] = ",".join(map(str, sorted(weeks | more)))
@@ -187,7 +212,8 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         skips_days=frequency in BELOW_A_DAY and not _DAY_PARTS.isdisjoint(parts),
         hours=numbers_in(parts["BYHOUR"]) if "BYHOUR" in parts else range(24),
         minutes=numbers_in(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
-        weeks=frozenset(weeks if "BYSETPOS" not in parts else ()),
+        weeks=frozenset(weeks),
+        positions=positions,
         count=int(parts["COUNT"]) if "COUNT" in parts else None,
     )
 

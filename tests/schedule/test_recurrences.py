@@ -1,7 +1,8 @@
 """Recurrence rules: the runs they stand for, next to what dateutil alone says, and refusals."""
 
-from datetime import UTC, datetime, timedelta
-from itertools import islice
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from itertools import islice, takewhile
 from typing import Any
 
 import pytest
@@ -319,6 +320,50 @@ def test_a_search_below_a_day_goes_on_as_long_as_it_finds_something() -> None:
 def test_the_far_future_is_the_same_calendar() -> None:
     runs = RRule("FREQ=MONTHLY;BYDAY=1MO").runs(datetime(8999, 12, 1, tzinfo=UTC))
     assert next(runs).isoformat() == "8999-12-02T00:00:00+00:00"
+
+
+@cache
+def weeks_of(year: int, *, begins: int) -> list[date]:
+    """The first days of its weeks: those that have four days of it or more, as RFC 5545 says."""
+    days = [date(year, 1, 4) + timedelta(days=n) for n in range(-6, 366)]
+    middle = timedelta(days=3)
+    return [day for day in days if day.weekday() == begins and (day + middle).year == year]
+
+
+def is_of_week(day: date, number: int, *, begins: int) -> bool:
+    first = day - timedelta(days=(day.weekday() - begins) % 7)
+    weeks = weeks_of((first + timedelta(days=3)).year, begins=begins)
+    return abs(number) <= len(weeks) and weeks[number - (number > 0)] == first
+
+
+@pytest.mark.parametrize("frequency", ["YEARLY", "MONTHLY", "WEEKLY"])
+@pytest.mark.parametrize("number", [1, 52, 53, -1, -53])
+@pytest.mark.parametrize(("positions", "begins"), [("1", "MO"), ("-1,2", "SU"), ("3,-3", "TH")])
+def test_positions_are_counted_among_the_days_of_the_weeks(
+    frequency: str, number: int, positions: str, begins: str
+) -> None:
+    """Day by day."""
+    start, end = datetime(2008, 3, 5, 9, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
+    week_start = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"].index(begins)
+    rule = RRule(
+        f"DTSTART:20080305T090000\nRRULE:FREQ={frequency};BYWEEKNO={number};WKST={begins}"
+        f";BYDAY=MO,TU,WE,SA,SU;BYSETPOS={positions}"
+    )
+    periods: dict[Any, list[datetime]] = {}
+    for n in range((end - start).days + 400):
+        moment = datetime(2007, 12, 24, 9, tzinfo=UTC) + timedelta(days=n)
+        if is_of_week(moment.date(), number, begins=week_start) and moment.weekday() not in {3, 4}:
+            week = (moment - timedelta(days=(moment.weekday() - week_start) % 7)).date()
+            period = {"YEARLY": moment.year, "MONTHLY": (moment.year, moment.month)}
+            periods.setdefault(period.get(frequency, week), []).append(moment)
+    expected = {
+        days[place - (place > 0)]
+        for days in periods.values()
+        for place in map(int, positions.split(","))
+        if abs(place) <= len(days)
+    }
+    found = [*takewhile(end.__gt__, rule.runs(start - timedelta(days=9)))]
+    assert found == sorted(moment for moment in expected if start <= moment < end)
 
 
 frequencies = ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"]
