@@ -21,7 +21,6 @@ from blackboard.rules.upcoming import upcoming
 from blackboard.testing import BoardUnderTest, TurnedClock, _board
 from blackboard.why import due_words
 
-SECOND = timedelta(seconds=1)
 STARTS = (
     datetime(2026, 12, 30, 21, 17, 3, tzinfo=UTC),  # a year ends
     datetime(2027, 3, 27, 13, 41, 59, tzinfo=UTC),  # Berlin loses an hour
@@ -68,6 +67,17 @@ POLICIES: tuple[dict[str, Any], ...] = (
 @handler("feed")
 async def feed(item: Item, ctx: Context) -> None:
     """Ends at once, and well."""
+
+
+class StillClock(TurnedClock):
+    """The store's time moves when it is turned, and else stands still."""
+
+    def __init__(self, start: datetime) -> None:
+        super().__init__()
+        self._start = start
+
+    def now(self) -> datetime:
+        return self._start + self._ahead
 
 
 class Story:
@@ -131,13 +141,13 @@ def agree(board: BoardTable, row: Row, times: list[datetime], now: datetime) -> 
 
 @pytest.fixture
 def story(tmp_path: Path, seed: int) -> Iterator[Story]:
-    clock, chance = TurnedClock(), Random(seed)
-    clock.turn(chance.choice(STARTS) - clock.now())
+    chance = Random(seed)
+    clock = StillClock(chance.choice(STARTS))
     with _board(str(tmp_path / "blackboard.db"), clock) as board:
         yield Story(board, chance)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_what_is_to_come_is_what_runs(story: Story, seed: int) -> None:
     for _ in range(5):
         story.add()
@@ -151,19 +161,6 @@ def test_what_is_to_come_is_what_runs(story: Story, seed: int) -> None:
         started = defaultdict[str, list[datetime]](list)
         for run in story.board.work(feed, lasting=lasting):
             started[run.id].append(run.start)
-        for item_id in planned.keys() | started.keys():
-            assert_same(planned.get(item_id, []), started[item_id], until=until, who=item_id)
+        assert started == {item_id: times for item_id, times in planned.items() if times}
         if story.chance.random() < 0.5:  # no worker is there
             story.board.advance(story.chance.choice(["1h", "2d", "40d"]))
-
-
-def assert_same(
-    planned: list[datetime], started: list[datetime], *, until: datetime, who: str
-) -> None:
-    """Each run starts a moment after it may; of an `every`, the moments add up."""
-    near = until - 5 * SECOND
-    early = [at for at in started if at < near]
-    assert len(early) <= len(planned), (who, planned, started)
-    for at, start in zip(planned, started, strict=False):
-        assert -SECOND <= start - at <= 5 * SECOND, (who, at, start)
-    assert len([at for at in planned if at < near]) <= len(started), (who, planned, started)
