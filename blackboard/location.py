@@ -39,16 +39,17 @@ class Location:
     clock: Clock = field(default_factory=SystemClock)
     cwd: Path = field(default_factory=Path.cwd)
     """Where a relative path of the store starts from, also when jobs change the current folder."""
+    resolve: Resolve = field(init=False, repr=False, compare=False)
+    """The function that computes the settings of a run, by the handlers of this process."""
+
+    def __post_init__(self) -> None:
+        resolve = resolver(self.settings, self.handlers, unread=self.unread)
+        object.__setattr__(self, "resolve", resolve)
 
     @property
     def url(self) -> str:
         """The store, as any process finds it, whatever its current folder."""
         return resolve_path(self.store, self.cwd)
-
-    @property
-    def resolve(self) -> Resolve:
-        """The function that computes the settings of a run, by the handlers of this process."""
-        return resolver(self.settings, self.handlers, unread=self.unread)
 
     def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
         """Refuses params that the type's handler does not take, as far as it declares them and is

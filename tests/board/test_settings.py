@@ -1,6 +1,7 @@
 """The settings file is read whole and refused whole, with the line of what is wrong."""
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from blackboard.display.toml_text import line_of
 from blackboard.errors import BadInput
 from blackboard.handlers.handler import Handler, Source
+from blackboard.location import Location
 from blackboard.notify.settings import NotifyTable, RouteTable
 from blackboard.settings import (
     BoardSettings,
@@ -364,6 +366,15 @@ def test_an_item_wins_over_its_type_and_that_over_the_handler(tmp_path: Path) ->
     assert known.timeout.total_seconds() == 120
     assert (known.retries, known.fenced, known.slots) == (0, False, 5)
     assert resolve("t", encode_spec(Spec(retries=0))) is known
+
+
+def test_a_location_computes_the_settings_of_a_run_once(tmp_path: Path) -> None:
+    """A command that reads or writes many items asks for each of them."""
+    here = Location(settings=Settings(), folder=tmp_path, store="memory:", name="town")
+    spec = encode_spec(Spec(every="1h"))
+    assert here.resolve("feed", spec) is here.resolve("feed", spec)
+    with_jobs = replace(here, handlers={"t": handler()})
+    assert (here.resolve("t", "{}").text, with_jobs.resolve("t", "{}").text) == ("", "every 1h")
 
 
 def test_a_schedule_of_the_item_replaces_the_handlers_whole(tmp_path: Path) -> None:
