@@ -489,8 +489,10 @@ def partition_cells(group: GroupLeases, partition: Partition) -> Line:
 
 
 def leases_summary(group: GroupLeases) -> str:
-    held = sum(group.counts)
-    workers = phrases.plural(len(group.counts), "worker")
+    counts = group.counts
+    held, idle = sum(counts), counts.count(0)
+    workers = phrases.plural(len(counts) - idle, "worker")
+    workers += f", {idle:,} more without any" if idle else ""
     free = f", free for {phrases.span(group.free.total_seconds())}" if group.free else ""
     return (
         f"{held:,} of {phrases.plural(len(group.partitions), 'partition')} held by {workers}{free}"

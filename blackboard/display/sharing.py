@@ -144,6 +144,7 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     no row of it is damaged."""
     held: int
     workers: int
+    """Those that hold any, and live ones that hold none."""
     free: float
     """Seconds for which a partition has had no worker; the longest of them."""
     problem: str | None

@@ -13,6 +13,7 @@ from blackboard.errors import BadInput
 from blackboard.model import VERSION, Item, Mark, decoded_as
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
+from blackboard.protocol.members import workers
 from blackboard.protocol.rows import version_of
 from blackboard.protocol.status import read_status
 from blackboard.rules.groups import Partition, PartitionState, judged
@@ -23,6 +24,10 @@ from blackboard.table import Row
 ELECTION_EVERY = "1s"
 """The schedule of an election: without a leader it is due at once."""
 LONGEST_ELECTION_LEASE = timedelta(hours=1)
+ROUNDS = 2
+"""The rounds for which a worker of a group counts as live that has not announced itself, as it does
+in each: a killed one does no more when others take over what it held.
+"""
 USUAL_LEASE = 30.0
 """Seconds: the lease that is assumed where a group's row has none that is valid."""
 
@@ -38,6 +43,8 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
     """When it was read, by the store's clock."""
     board: str = ""
     """The name of its board."""
+    workers: Sequence[str] = ()
+    """Those that have announced themselves in the last rounds, and are not about to end."""
     damaged: Sequence[str] = ()
     """What is wrong with its rows, and the remedies."""
     newer: Sequence[str] = ()
@@ -75,9 +82,10 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> Sequence[int]:
-        """How many partitions each worker holds, if it holds any; ascending."""
-        owners = [partition.holder for partition in self.partitions if partition.holder]
-        return sorted(Counter(owners).values())
+        """How many partitions each worker holds, ascending; 0 for a live one that holds none."""
+        held = Counter(dict.fromkeys(self.workers, 0))
+        held.update(partition.holder for partition in self.partitions if partition.holder)
+        return sorted(held.values())
 
 
 async def read_groups(board: BoardTable, group: str | None = None) -> list[GroupLeases]:
@@ -135,6 +143,11 @@ async def _read(board: BoardTable, row: Row) -> GroupLeases:
         ],
         now=read.now,
         board=group.name,
+        workers=[
+            member.owner
+            for member in await workers(group)
+            if member.slots and member.age <= ROUNDS * member.cycle
+        ],
         damaged=[why for bad, why in troubles if why and version_of(bad.data) <= VERSION],
         newer=newer,
         unreadable=group.unreadable,

@@ -16,11 +16,13 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, claim
 from blackboard.protocol.edits import pause, resume
 from blackboard.protocol.keys import group_key, item_key, meta_partition, next_key
+from blackboard.protocol.members import announce
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.rules.shares import names_of
 from blackboard.rules.status import status_of
 from blackboard.settings import Settings, resolver
 from blackboard.table import ANY, Delete, Insert, Merge, Op, Replace, Value, read
+from blackboard.worker.membership import new_member
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.plans import NOON, item
 
@@ -104,6 +106,32 @@ def test_groups_and_partitions_are_shown_with_who_holds_them(town: CommandLine) 
     assert (view["group"], view["held"], view["workers"], view["well"]) == ("clicks", 3, 2, True)
     assert view["partitions"][2]["worker"] == "fox:8:def"
     assert view["partitions"][2]["fence"] == 1
+
+
+def test_a_live_worker_that_holds_nothing_is_counted(town: CommandLine) -> None:
+    """Where it should hold some, nothing else shows that: all partitions are held."""
+    held(town, "0", "1", "2", owner="rabbit:7:abc")
+
+    async def announced(board: BoardTable) -> None:
+        found, now = await group(board), await board.table.now()
+        for owner in ("rabbit:7:abc", "fox:8:def", "owl:9:fed"):
+            member = new_member(owner, now=now, types="clicks", cycle=10.0)
+            await announce(found, replace(member, slots=0 if owner.startswith("owl") else 1))
+
+    town.on_board(announced)
+    assert town("leases").out.splitlines()[1].split() == [
+        "clicks",
+        "3",
+        "3",
+        "2",
+        "0-3",
+        "30s",
+        "-",
+    ]
+    shown = town("leases", "clicks").out
+    assert shown.endswith("3 of 3 partitions held by 1 worker, 1 more without any\n")
+    view = town("leases", "clicks", "--json").json
+    assert (view["held"], view["workers"], view["well"]) == (3, 2, True)
 
 
 def test_the_board_of_a_group_has_no_elections(town: CommandLine) -> None:
