@@ -44,7 +44,9 @@ equal ranks, of which the names alone differ, move no leader.
 In a ring, ELECTION goes to the next candidate; when that does not fetch it, to the one behind. A
 leader does not pass it on, and answers that it leads. A candidate that finds itself in a list does
 not pass it on either: the list was around. It sends COORDINATOR with the highest of the list to all
-others. A list of an earlier election of its own is dropped.
+others. A list of `MOST_LISTED` is not passed on, since a longer one may fit no row: of all
+candidates that are there, the highest is named. A list of an earlier election of its own is
+dropped.
 """
 
 from collections.abc import Callable, Iterable
@@ -52,6 +54,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from blackboard.model import Identifier, Message, MessageKind, replace
+
+MOST_LISTED = 100
+"""Candidates in the list of a ring, at the most."""
 
 
 class ElectionKind(StrEnum):
@@ -297,11 +302,11 @@ def _ring_begins(state: Candidacy, now: float) -> Step:
 def _passed_on(state: Candidacy, ids: tuple[Identifier, ...], number: int, now: float) -> Step:
     """Passes the list to the next candidate; where there is none, it was around."""
     left = [other for other in state.others if other.owner not in state.silent]
-    if not left:
-        return _closed(state, ids, now)
+    if not left or len(ids) >= MOST_LISTED:
+        return _closed(state, ids, now, unlisted=left)
     following = _next_of(state.me, left)
     if state.phase is not ElectionPhase.ELECTED:
-        until = now + state.times.turn(len(state.others))
+        until = now + state.times.turn(min(len(state.others), MOST_LISTED))
         state = replace(state, phase=ElectionPhase.ASKING, until=until)
     send = _message(state, MessageKind.ELECTION, following.owner, number=number, ids=ids)
     return Step(state, (send,))
@@ -313,9 +318,15 @@ def _next_of(me: Identifier, others: Iterable[Identifier]) -> Identifier:
     return next((other for other in ordered if other > me), ordered[0])
 
 
-def _closed(state: Candidacy, ids: tuple[Identifier, ...], now: float) -> Step:
-    """Elects the highest candidate of the list, which was around."""
-    elected = max(ids)
+def _closed(
+    state: Candidacy,
+    ids: tuple[Identifier, ...],
+    now: float,
+    *,
+    unlisted: Iterable[Identifier] = (),
+) -> Step:
+    """Elects the highest candidate of the list, which was around, or of those that it lacks."""
+    elected = max((*ids, *unlisted))
     state = _elected(state, now) if elected == state.me else _expecting(state, now)
     return Step(
         state,

@@ -4,8 +4,12 @@ from itertools import permutations
 
 import pytest
 
-from blackboard.model import Identifier
-from blackboard.rules.election import ElectionPhase, Looked, step
+from blackboard.model import Identifier, Message, MessageKind, replace
+from blackboard.protocol.rows import data_of
+from blackboard.rules.election import MOST_LISTED, ElectionPhase, Looked, step
+from blackboard.sharing.election import HIGHEST_RANK
+from blackboard.table import units
+from blackboard.tables.base import MAX_VALUE
 from tests.support.elections import TIMES, Town, hold_elections
 
 
@@ -307,6 +311,49 @@ def test_a_list_that_is_lost_is_begun_anew() -> None:
     town.delivers()
     town.looks()
     assert town.leader == 3
+
+
+def test_a_list_that_is_full_goes_no_further_and_the_highest_of_all_is_named() -> None:
+    """One of more than some 500 candidates fitted no row, so that none of them ever led."""
+    size = MOST_LISTED + 30
+    town = Town("ring", size)
+    town.looks(1)
+    town.delivers()
+    assert town.counts == {"election": MOST_LISTED - 1, "coordinator": size - 1}
+    town.looks()
+    assert town.leader == size
+
+
+def test_where_the_highest_of_a_ring_is_dead_and_its_list_full_the_next_leads_later() -> None:
+    size = MOST_LISTED + 2
+    town = Town("ring", size, dead=[size])
+    town.looks(1)
+    town.delivers()
+    town.looks()
+    assert town.leader is None
+    for rank, state in town.states.items():  # its announcement has run out
+        left = tuple(other for other in state.others if other.rank < size)
+        town.states[rank] = replace(state, others=left)
+    town.passes(TIMES.answer)
+    town.looks(1)
+    town.delivers()
+    town.looks()
+    assert town.leader == size - 1
+
+
+def test_a_full_list_fits_a_row_however_long_the_names_of_its_candidates_are() -> None:
+    """A host has a name of 255 characters at the most."""
+    names = [f"{'h' * 255}:4194304:{number:08}" for number in range(MOST_LISTED)]
+    message = Message(
+        id="report",
+        to=names[0],
+        sender=names[0],
+        rank=HIGHEST_RANK,
+        kind=MessageKind.ELECTION,
+        number=1,
+        ids=tuple(Identifier(HIGHEST_RANK, name) for name in names),
+    )
+    assert units(str(data_of(message)["ids"])) <= MAX_VALUE
 
 
 def test_a_leader_does_not_pass_a_list_on() -> None:
