@@ -20,10 +20,14 @@ What answers may be no Redis, or something on the way to it garbles replies. Wha
 then, of whatever kind, counts as away, too.
 
 No write is repeated: a request without an answer raises BusAway, whether it was applied or not.
+
+Names are resolved in threads of their own, as those of Azure are: handlers may occupy all those of
+`asyncio.to_thread`, in which asyncio resolves them.
 """
 
 import asyncio
 import codecs
+import socket
 from asyncio import Queue
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -37,11 +41,13 @@ from blackboard.errors import BadInput
 from blackboard.phrases import first_line
 from blackboard.rules.breaker import REFUSED, STORE, Backoff
 from blackboard.rules.grab import Channel, Hash, Notified
+from blackboard.tasks import in_thread
 
 try:
-    from redis.asyncio import Redis
+    from redis.asyncio import Connection, Redis, SSLConnection
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
+    from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import RedisError, ResponseError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ImportError as problem:
@@ -57,6 +63,8 @@ ANSWERS_WITHIN = 5.0
 """Seconds that Redis has for a connection, and for an answer."""
 SILENCE = 10.0
 """Seconds without a message after which the listening connection is pinged."""
+TLS_WITHIN = 0.8
+"""The part of the time for a connection that the handshake of TLS may take."""
 CONNECTIONS = 8
 """The most requests at a time."""
 TRIAL = "trial\n"
@@ -374,11 +382,65 @@ def _made(url: str, answers_within: float) -> Redis:
         **of_tcp,
     )
     pool = client.connection_pool
+    if of_tcp:
+        with_tls = issubclass(pool.connection_class, SSLConnection)
+        pool.connection_class = _TlsConnection if with_tls else _PlainConnection
     if pool.max_connections <= CONNECTIONS:
         raise ValueError("max_connections: requests would find none left")
     connection = pool.connection_class(**pool.connection_kwargs)  # its options are checked here
     codecs.lookup(connection.encoder.encoding)
     return client
+
+
+class _Resolving(Connection):
+    """A connection whose name is resolved here. Its addresses are tried one after the other."""
+
+    _address = ""
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        return {**super()._connection_arguments(), "host": self._address}
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(self.socket_connect_timeout):
+            about = (self.host, self.port, socket.AF_UNSPEC, socket.SOCK_STREAM)
+            addresses = [str(found[4][0]) for found in await in_thread(socket.getaddrinfo, *about)]
+            while addresses:
+                self._address = addresses.pop(0)
+                try:
+                    await super()._connect()  # type: ignore[no-untyped-call]
+                except OSError as problem:
+                    if not addresses or isinstance(problem, ConnectionAbortedError):
+                        raise
+                else:
+                    return
+
+
+class _PlainConnection(_Resolving):
+    async def on_connect_check_health(self, check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - as its base
+        """Raises what a port with TLS does, which ends the connection without a reply, with the
+        remedy.
+        """
+        try:
+            await super().on_connect_check_health(check_health)
+        except RedisConnectionError as problem:
+            ends = isinstance(problem.__context__, OSError) or "closed by server" in str(problem)
+            if not ends:  # Redis has refused
+                raise
+            raise RedisConnectionError(f"{problem} (rediss:// is for a port with TLS)") from None
+
+
+class _TlsConnection(_Resolving, SSLConnection):
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        within = None if (longest := self.socket_connect_timeout) is None else TLS_WITHIN * longest
+        more = {"server_hostname": self.host, "ssl_handshake_timeout": within}
+        return {**super()._connection_arguments(), **more}
+
+    async def _connect(self) -> None:
+        """Raises what a port without TLS does, which answers nothing, with the remedy."""
+        try:
+            await super()._connect()
+        except ConnectionAbortedError as problem:
+            raise RedisConnectionError(f"{problem} (redis:// is for a port without TLS)") from None
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

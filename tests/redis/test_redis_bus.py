@@ -24,6 +24,7 @@ from tests.support.patience import is_over, patience
 from tests.support.ports import free_port
 from tests.support.processes import eventually, site, whole_lines
 from tests.support.redis_server import PASSWORD, RedisServer, needed
+from tests.tables.test_azure_connections import all_threads_occupied
 
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 """What Redis answers to a client that connects, as far as that is read."""
@@ -549,9 +550,12 @@ def test_a_socket_of_unix_is_connected_to(redis_server: RedisServer) -> None:
     tell(story)
 
 
-def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -> None:
+def with_tls(redis_server: RedisServer) -> int:
+    """Starts it anew, so that it has a port with TLS, too, and returns that. The authority of its
+    certificate is `ca.pem`.
+    """
     authority = trustme.CA()
-    certificate = authority.issue_cert("127.0.0.1")
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
     folder = redis_server.folder
     certificate.private_key_pem.write_to_path(str(folder / "key.pem"))
     certificate.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
@@ -563,7 +567,13 @@ def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -
         option = {"key": "--tls-key-file", "cert": "--tls-cert-file", "ca": "--tls-ca-cert-file"}
         redis_server.lines += [option[name], str(folder / f"{name}.pem")]
     redis_server.start()
-    url = f"rediss://:{PASSWORD}@127.0.0.1:{port}/0"
+    return port
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer, host: str) -> None:
+    url = f"rediss://:{PASSWORD}@{host}:{with_tls(redis_server)}/0"
+    folder = redis_server.folder
 
     async def story() -> None:
         unknown, good = Opened(url), Opened(f"{url}?ssl_ca_certs={folder / 'ca.pem'}")
@@ -573,6 +583,45 @@ def test_tls_is_spoken_and_certificates_are_checked(redis_server: RedisServer) -
         async with good.bus.listen() as messages:
             await good.bus.publish(Channel.ALLOCATED, "07")
             assert (await anext(messages)).partition == "07"
+
+    tell(story)
+
+
+def test_a_port_with_or_without_tls_is_named_where_the_url_says_the_other(
+    redis_server: RedisServer,
+) -> None:
+    tls = with_tls(redis_server)
+
+    async def story() -> None:
+        plain = Opened(f"redis://:{PASSWORD}@127.0.0.1:{tls}/0")
+        with pytest.raises(BusAway, match="rediss:// is for a port with TLS"):
+            await plain.bus.get(Hash.GRAB, "07")
+        over_tls = Opened(f"rediss://:{PASSWORD}@127.0.0.1:{redis_server.port}/0")
+        with pytest.raises(BusAway, match="redis:// is for a port without TLS"):
+            await over_tls.bus.get(Hash.GRAB, "07")
+
+    tell(story)
+
+
+def test_a_refusal_to_connect_is_not_laid_to_tls(redis_server: RedisServer) -> None:
+    async def story() -> None:
+        async with Redis.from_url(redis_server.url) as redis:
+            await redis.config_set("maxclients", 1)
+            with pytest.raises(BusAway, match=r"max number of clients reached \(127"):
+                await Opened(redis_server.url).bus.get(Hash.GRAB, "07")
+
+    tell(story)
+
+
+def test_redis_is_reached_while_handlers_occupy_all_threads(redis_server: RedisServer) -> None:
+    """Or the bus would be away for as long: asyncio resolves names in these threads."""
+
+    async def story() -> None:
+        opened = Opened(redis_server.url.replace("127.0.0.1", "localhost"))
+        async with all_threads_occupied(), opened.bus.listen() as messages:
+            await opened.bus.publish(Channel.ALLOCATED, "07")
+            assert (await anext(messages)).partition == "07"
+        assert opened.said == []
 
     tell(story)
 
