@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
+from itertools import islice
 from typing import Any
 
 from blackboard.clock import Clock
@@ -43,6 +44,8 @@ NAMED_EVERY = 60.0
 """Seconds between two calls of a function that names the partitions."""
 ANSWERED_WITHIN = 60.0
 """Seconds that such a function has to answer."""
+MOST_READ = 100_000
+"""Values that are read of what it returns: a generator may have no end."""
 
 
 class PartitionNames:
@@ -153,7 +156,7 @@ class PartitionNames:
         if isinstance(answer, str | bytes):
             raise TypeError(f"{answer!r} is one text, not a list of names")
         named, odd = list[str](), list[str]()
-        for name in answer:
+        for name in islice(answer, MOST_READ):
             if is_partition(name):
                 named.append(name)
             else:
@@ -182,7 +185,9 @@ class PartitionNames:
 def _found(names: Names, settings: Mapping[str, Any]) -> Any:
     """What a plain function that names partitions returns; its values are read here, too."""
     answer: Any = names(settings)
-    return answer if isawaitable(answer) or isinstance(answer, str | bytes) else list(answer)
+    if isawaitable(answer) or isinstance(answer, str | bytes):
+        return answer
+    return list(islice(answer, MOST_READ))
 
 
 def _shown(odd: object) -> str:

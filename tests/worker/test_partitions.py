@@ -4,7 +4,7 @@ import asyncio
 import random
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace as dataclass_replace
 from datetime import timedelta
 from itertools import pairwise
@@ -36,7 +36,7 @@ from blackboard.rules.shares import HURRY, INITIAL_DELAY, Decision, Picture, nam
 from blackboard.runners.child_process import LEASE_RAN_OUT
 from blackboard.settings import Settings, TypeTable
 from blackboard.sharing import group_rows, partitions
-from blackboard.sharing.group_rows import ANSWERED_WITHIN, NAMED_EVERY
+from blackboard.sharing.group_rows import ANSWERED_WITHIN, MOST_READ, NAMED_EVERY
 from blackboard.sharing.lasting_trouble import AGAIN_AFTER
 from blackboard.sharing.partitions import UNASKED, GroupWorker
 from blackboard.table import (
@@ -1012,6 +1012,21 @@ async def too_many(_: object) -> Any:
     return map(str, range(MOST_PARTITIONS + 1))
 
 
+def names_without_end(_: object) -> Iterator[str]:
+    """Where it is read on and on, the worker ends for want of memory; this test does not."""
+    yield from map(str, range(2 * MOST_READ))
+    raise AssertionError("it is read without an end")
+
+
+async def awaited_names_without_end(_: object) -> Any:
+    return names_without_end(_)
+
+
+def test_names_without_an_end_are_not_read_on_in_a_thread_either() -> None:
+    given = group_rows._found(names_without_end, {})
+    assert len(given) == MOST_READ
+
+
 @above_the_store
 @pytest.mark.parametrize("at_start", [True, False])
 @pytest.mark.parametrize(
@@ -1026,6 +1041,7 @@ async def too_many(_: object) -> Any:
         (nothing, "TypeError: 'NoneType' object is not iterable"),
         (names_of_an_item, "Missing: id: no item 'feed' on this board"),
         (too_many, "BadInput: pump 'clicks': 1,001 partitions"),
+        (awaited_names_without_end, "BadInput: pump 'clicks': 100,000 partitions"),
     ],
 )
 def test_whatever_a_function_gives_instead_of_names_ends_no_worker_and_names_the_pump(
