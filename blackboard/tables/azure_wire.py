@@ -234,23 +234,30 @@ def _row(entity: dict[str, Any]) -> Row:
     for name, value in entity.items():
         if name.endswith(_TYPE):
             kinds[name.removesuffix(_TYPE)] = value
-        elif not name.startswith("odata."):
+        elif value is not None and not name.startswith("odata."):
             data[name] = value if isinstance(value, str | int | float | bool) else str(value)
     for name, kind in kinds.items():
-        data[name] = _typed(kind, data[name])
+        if name in data:
+            data[name] = _typed(kind, data[name])
     return Row(key, etag, data, stamp)
 
 
 def _typed(kind: str, value: Value) -> Value:
-    """A value of a type that JSON lacks. One of a type that rows do not have stays text."""
-    match kind:
-        case "Edm.DateTime":
-            return moment_of(str(value))
-        case "Edm.Int64" | "Edm.Int32":
-            return int(str(value))
-        case "Edm.Double":
-            return float(str(value))
-    return value
+    """A value of a type that JSON lacks. It stays text where rows do not have its type, and where
+    it is not of that type: then this row is damaged, and no other.
+    """
+    try:
+        match kind:
+            case "Edm.DateTime":
+                return moment_of(str(value))
+            case "Edm.Int64" | "Edm.Int32":
+                return int(str(value))
+            case "Edm.Double":
+                return float(str(value))
+            case _:
+                return value
+    except (ValueError, OverflowError):
+        return value
 
 
 def moment_of(text: str) -> datetime:

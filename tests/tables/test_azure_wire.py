@@ -175,6 +175,33 @@ def test_a_page_has_rows_of_plain_values_and_says_how_it_goes_on() -> None:
     assert page_of(200, {}, b'{"value":[]}') == ([], ())
 
 
+def test_a_value_that_is_not_of_its_type_damages_its_own_row_and_no_other() -> None:
+    """An emulator keeps what another program has written. No row of the page could be read."""
+    odd: Mapping[str, Any] = {
+        "PartitionKey": "town",
+        "RowKey": "item:davis",
+        "Timestamp": "2026-11-21T09:00:00Z",
+        "ready@odata.type": "Edm.DateTime",
+        "ready": "tomorrow",
+        "start@odata.type": "Edm.DateTime",
+        "start": "0001-01-01T00:00:00+14:00",
+        "large@odata.type": "Edm.Int64",
+        "large": "many",
+        "lag@odata.type": "Edm.Double",
+        "lag": "much",
+        "stop@odata.type": "Edm.DateTime",
+        "stop": None,
+        "slot@odata.type": "Edm.DateTime",
+    }
+    [row], _ = page_of(200, {}, msgspec.json.encode({"value": [odd]}))
+    assert row.data == {
+        "ready": "tomorrow",
+        "start": "0001-01-01T00:00:00+14:00",
+        "large": "many",
+        "lag": "much",
+    }
+
+
 def test_a_range_that_goes_on_in_a_partition_alone_names_no_key_of_a_row() -> None:
     """The service may leave that out, and may take an empty one for another place."""
     headers = {"x-ms-continuation-NextPartitionKey": "1!4"}
