@@ -4,6 +4,8 @@ Names are resolved in threads of their own. aiohttp would do that, and read `~/.
 `asyncio.to_thread`: handlers may occupy all of them, and then no renewal would reach the store.
 
 Of the environment only the proxies are used: the passwords in `~/.netrc` are for other programs.
+
+Replies are read up to a limit, counted when they are decompressed: a proxy may send anything.
 """
 
 import socket
@@ -12,13 +14,21 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+from aiohttp import (
+    ClientPayloadError,
+    ClientResponse,
+    ClientSession,
+    DummyCookieJar,
+    TCPConnector,
+)
 from aiohttp.abc import AbstractResolver, ResolveResult
 from azure.core.pipeline.transport import AioHttpTransport
 
 from blackboard.errors import BadInput
 from blackboard.tasks import in_thread
 
+LARGEST_REPLY = 2**28
+"""Bytes that are read of a reply: more than those of a page with the largest rows that ours are."""
 _ASKED = socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG)
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
@@ -44,6 +54,26 @@ def proxy_of(url: str) -> str | None:
     return address
 
 
+class ReplyTooLarge(ClientPayloadError):
+    """A reply goes on after `LARGEST_REPLY`."""
+
+
+class _BoundedResponse(ClientResponse):
+    async def read(self) -> bytes:
+        """Reads the body, once. Raises ReplyTooLarge."""
+        parts, left = list[bytes](), LARGEST_REPLY
+        try:
+            async for part in self.content.iter_any():
+                parts.append(part)
+                left -= len(part)
+                if left < 0:
+                    raise ReplyTooLarge(f"a reply of more than {LARGEST_REPLY:,} bytes")
+        except BaseException:
+            self.close()
+            raise
+        return b"".join(parts)
+
+
 class AzureConnections(AioHttpTransport):  # type: ignore[misc] # its module loads it lazily
     """Connections whose names are resolved here, and without the proxies of the environment."""
 
@@ -55,7 +85,7 @@ class AzureConnections(AioHttpTransport):  # type: ignore[misc] # its module loa
             self.session = ClientSession(
                 connector=TCPConnector(resolver=_Resolver()),
                 cookie_jar=DummyCookieJar(),
-                auto_decompress=False,
+                response_class=_BoundedResponse,
             )
         await super().open()
 

@@ -27,6 +27,7 @@ from blackboard.table import (
 )
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_clock import date_of
+from blackboard.tables.azure_connections import ReplyTooLarge
 from blackboard.tables.azure_credentials import Credential, NoToken
 from blackboard.tables.azure_wire import ServiceAnswer, is_of_the_service
 
@@ -115,6 +116,9 @@ class Errors:
         return Unavailable(self._answered(error))
 
     def _without_answer(self, error: Exception) -> str:
+        cause = _cause(error)
+        if isinstance(cause, ReplyTooLarge):
+            return f"{self.address.url} gave {cause} (a proxy? check HTTPS_PROXY and NO_PROXY)"
         if isinstance(error, AzureError | OSError):
             return f"no answer from {self.address.url}"
         return f"{self.address.url} gave an answer that cannot be read ({type(error).__name__})"

@@ -18,7 +18,7 @@ import pytest
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.table import Busy, Insert, Refused, TableError, Unavailable, Unknown, Unusable
-from blackboard.tables import azure_transport
+from blackboard.tables import azure_connections, azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_connections import proxy_of
@@ -291,6 +291,34 @@ def test_a_batch_is_waited_for_to_the_end_of_its_reply(monkeypatch: pytest.Monke
             return time.monotonic() - begun
 
     assert asyncio.run(story()) < azure_transport.PAGE
+
+
+@pytest.mark.parametrize("said", ["chunks without an end", "a bomb", "of the right length"])
+def test_a_reply_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """What stands in between may send gigabytes, or what becomes that when it is decompressed."""
+    most = 200_000
+    monkeypatch.setattr(azure_connections, "LARGEST_REPLY", most)
+    body = b'{"value":[]}'.ljust(2 * most)
+    chunked = {"Transfer_Encoding": "chunked", "Connection": "keep-alive"}
+    sent = {
+        "chunks without an end": reply(200, **chunked, **JSON, **SERVICE).replace(
+            b"Content-Length: 0\r\n", b""
+        )
+        + f"{2 * most:x}\r\n".encode()
+        + body,
+        "a bomb": reply(200, gzip.compress(body), Content_Encoding="gzip", **JSON, **SERVICE),
+        "of the right length": reply(200, body, **JSON, **SERVICE),
+    }[said]
+    words = r"gave a reply of more than 200,000 bytes \(a proxy\? check HTTPS_PROXY and NO_PROXY\)"
+
+    async def story() -> None:
+        async with answering(sent, ends=False) as table:
+            with pytest.raises(Unavailable, match=words):
+                await rows_of(table, "p")
+            with pytest.raises(Unknown, match=words):
+                await table.commit("p", [Insert("a", {"n": 1})])
+
+    asyncio.run(story())
 
 
 def test_passwords_for_other_programs_are_not_sent(
