@@ -93,8 +93,18 @@ class AzureConnections(AioHttpTransport):  # type: ignore[misc] # its module loa
 class TokenConnections(AzureConnections):
     """Connections to the services that give tokens, by the proxies of the environment."""
 
+    problem = ""
+    """Why the last request could not be sent, where the environment is the reason: azure-identity
+    says of it no more than that there was no answer."""
+
     async def send(self, request: Any, **config: Any) -> Any:
-        return await super().send(request, **config, proxy=proxy_of(request.url))
+        self.problem = ""
+        try:
+            proxy = proxy_of(request.url)
+        except BadInput as problem:
+            self.problem = str(problem)
+            raise
+        return await super().send(request, **config, proxy=proxy)
 
 
 class _Resolver(AbstractResolver):

@@ -204,8 +204,16 @@ class Tokens(AsyncTokenCredential):
     together and not one after the other.
     """
 
-    def __init__(self, source: AsyncTokenCredential, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        source: AsyncTokenCredential,
+        clock: Clock | None = None,
+        *,
+        unsent: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`unsent` returns why the last request for a token was not sent, where that is known."""
         self._source = source
+        self._unsent = unsent
         self._clock = clock or SystemClock()
         self._last: AccessToken | None = None
         self._failed: tuple[float, NoToken] | None = None
@@ -263,12 +271,11 @@ class Tokens(AsyncTokenCredential):
             raise NoToken(
                 error.strerror or "", may_pass=isinstance(error, ConnectionError)
             ) from None
-        except BadInput as problem:  # the environment names no good proxy
-            raise NoToken(str(problem)) from None
-        except (AzureError, ValueError) as error:
+        except (AzureError, ValueError, BadInput) as error:
             code = _ENTRA_CODE.search(str(error))
+            why = self._unsent() or (code[0] if code else "")
             unanswered = isinstance(error, ServiceRequestError | ServiceResponseError)
-            raise NoToken(code[0] if code else "", may_pass=unanswered) from None
+            raise NoToken(why, may_pass=unanswered) from None
 
     async def close(self) -> None:
         await cancel_all([self._asking] if self._asking is not None else [])
@@ -401,7 +408,7 @@ def _of_a_principal(variable: str) -> Credential:
     return Credential(
         who="the application of AZURE_CLIENT_ID",
         proof=Proof.TOKEN,
-        azure=Tokens(source),
+        azure=Tokens(source, unsent=lambda: connections.problem),
         advice=f"check AZURE_TENANT_ID, AZURE_CLIENT_ID and {variable}",
     )
 
@@ -413,8 +420,9 @@ def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
 
     who = "the managed identity of " + ("AZURE_CLIENT_ID" if client_id else "this host")
     advice = f"it must be assigned to this host; or set {CONNECTION_STRING}"
+    connections = TokenConnections()
     try:
-        managed = aio.ManagedIdentityCredential(client_id=client_id, transport=TokenConnections())
+        managed = aio.ManagedIdentityCredential(client_id=client_id, transport=connections)
     except ValueError:
         problem = "this host has one identity, which cannot be named (is it a cloud shell?)"
         raise BadInput("AZURE_CLIENT_ID", problem, "unset it") from None
@@ -428,6 +436,6 @@ def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     return Credential(
         who=who,
         proof=Proof.TOKEN,
-        azure=Tokens(aio.ChainedTokenCredential(*sources)),
+        azure=Tokens(aio.ChainedTokenCredential(*sources), unsent=lambda: connections.problem),
         advice=advice,
     )

@@ -10,7 +10,6 @@ from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
-from blackboard.errors import BadInput
 from blackboard.tables import azure_credentials
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
@@ -132,7 +131,6 @@ WAYS: list[tuple[BaseException | None, str, bool]] = [
     (ClientAuthenticationError("canary"), "", False),
     (ServiceRequestError("canary"), "", True),
     (ValueError("canary"), "", False),
-    (BadInput("HTTPS_PROXY", "it is none"), "HTTPS_PROXY: it is none", False),
     (NO_FILE, "No such file or directory", False),
     (ConnectionRefusedError(111, "Connection refused"), "Connection refused", True),
     (None, "no answer within 0.01 s", True),
@@ -147,6 +145,34 @@ def test_however_a_token_fails_it_is_one_error_that_quotes_nothing(
     with pytest.raises(NoToken) as caught:
         asyncio.run(Tokens(Failing(error)).get_token("scope"))
     assert (caught.value.why, caught.value.may_pass) == (why, may_pass)
+    assert "canary" not in "".join(traceback.format_exception(caught.value))
+
+
+NAMES = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
+
+
+@pytest.mark.parametrize(
+    ("variable", "environment"),
+    [
+        ("HTTP_PROXY", {}),
+        ("HTTP_PROXY", Giver("canary", port=9).environment),
+        ("HTTPS_PROXY", dict.fromkeys(NAMES, "canary")),
+    ],
+    ids=["of a machine", "of a service", "a principal"],
+)
+def test_a_proxy_that_is_no_address_is_why_there_is_no_token(
+    monkeypatch: pytest.MonkeyPatch, variable: str, environment: dict[str, str]
+) -> None:
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setenv(variable.lower(), "garbage://canary")
+    monkeypatch.setenv("no_proxy", "")
+    with pytest.raises(NoToken) as caught:
+        tokens_given()
+    assert (
+        caught.value.why == f"{variable}: it is not an address of a proxy (as in http://HOST:PORT)"
+    )
+    assert not caught.value.may_pass
     assert "canary" not in "".join(traceback.format_exception(caught.value))
 
 
