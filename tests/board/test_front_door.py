@@ -1928,35 +1928,78 @@ def test_at_sigterm_a_program_with_blocks_in_several_tasks_ends_without_an_error
 
 
 GOES_ON = """
-import asyncio, blackboard, os, signal
+import asyncio, blackboard, os, signal, sys
+from blackboard.worker import sigterm
+
+@blackboard.handler("feed")
+async def feed(item, ctx): ...
+
+def block(board):
+    return board.worker() if "worker" in sys.argv else board.election("a")
+
+async def goes_on(board):
+    while True:
+        try:
+            async with block(board):
+                print("entered", flush=True)
+                os.kill(os.getpid(), signal.SIGTERM)
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    if "outside" in sys.argv:
+                        raise
+        except asyncio.CancelledError:
+            pass
+
+async def cleans_up(board, waits_for):
+    try:
+        async with block(board):
+            try:
+                await asyncio.sleep(60)
+            finally:
+                if waits_for:
+                    sigterm.CLEAN_UP_WITHIN = 0.1
+                    await asyncio.wait(waits_for)
+    finally:
+        for _ in range(2000):
+            await asyncio.sleep(0)
+        print("cleaned up", flush=True)
 
 async def main():
-    async with blackboard.open("memory:", create=True) as board:
-        while True:
-            try:
-                async with board.election("report"):
-                    print("entered", flush=True)
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    await asyncio.sleep(60)
-            except asyncio.CancelledError:
-                continue
+    async with blackboard.open("memory:", handlers=[feed], create=True) as board:
+        tasks = [asyncio.create_task(goes_on(board))]
+        if "last" in sys.argv:
+            await cleans_up(board, [])
+        elif "alone" not in sys.argv:
+            waits_for = [*tasks] if "waits" in sys.argv else []
+            tasks.append(asyncio.create_task(cleans_up(board, waits_for)))
+        await asyncio.wait(tasks)
 
 asyncio.run(main())
 """
 
 
+@pytest.mark.parametrize("caught", ["inside", "outside"])
+@pytest.mark.parametrize("kind", ["election", "worker"])
+@pytest.mark.parametrize("other", ["alone", "beside", "waits", "last"])
 def test_a_program_that_goes_on_after_its_block_was_cancelled_ends_at_the_next(
-    tmp_path: Path,
+    tmp_path: Path, other: str, kind: str, caught: str
 ) -> None:
+    """But first other tasks, which have left their blocks, clean up, unless they wait for this. One
+    that goes on beside the program's own task, which does not wait for it, may find its board
+    closed.
+    """
     done = subprocess.run(
-        [sys.executable, "-c", GOES_ON],
+        [sys.executable, "-c", GOES_ON, other, kind, caught],
         cwd=tmp_path,
         env=own_environ(),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout, done.stderr, done.returncode) == ("entered\n", "", 128 + signal.SIGTERM)
+    said = "entered\n" if other == "alone" else "entered\ncleaned up\n"
+    assert (done.stdout, done.returncode) == (said, 128 + signal.SIGTERM)
+    assert not done.stderr or (other == "last" and "this board is closed" in done.stderr)
 
 
 FORKED_IN_A_WORKER = (
