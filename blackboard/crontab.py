@@ -56,8 +56,8 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]*(?:\$|:[a-z_][a-z0-9_-]*)?")
 _DAYS = "(?:sun|mon|tue|wed|thu|fri|sat)"
 _SIXTH = re.compile(rf"[*?](?:/\d+)?|\d[\d,/*-]*|{_DAYS}(?:[-,]{_DAYS})+", re.IGNORECASE)
 """Matches a field in the place of the command."""
-_STEP_OF_ONE = re.compile(r"(?<![^\s,])(?:\d+|[a-z]{3})/\w+", re.IGNORECASE)
-_OF_CHANCE = re.compile(r"(\d{0,2})~(\d{0,2})")
+_STEP_OF_ONE = re.compile(r"(?<![^\s,])(?:[0-9]+|[a-z]{3})/\w+", re.IGNORECASE)
+_OF_CHANCE = re.compile(r"([0-9]{0,2})~([0-9]{0,2})")
 """Matches a field as OpenBSD has it: any number of a range, or of all."""
 _FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
@@ -270,7 +270,7 @@ def _in_any_encoding(comment: str) -> str:
 def _delay(minutes: str) -> str:
     """A duration; "" for none, and for what is not a number."""
     digits = minutes.lstrip("0")
-    return f"{digits}m" if digits.isdecimal() else ""
+    return f"{digits}m" if digits.isascii() and digits.isdecimal() else ""
 
 
 def _is_name(word: str) -> bool:

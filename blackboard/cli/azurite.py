@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from blackboard.cli.options import Chosen, bare_command
+from blackboard.cli.options import Chosen, WholeNumberRange, bare_command
 from blackboard.cli.output import emit, if_writable, note, writable
 from blackboard.cli.session import interrupted_by
 from blackboard.display.escaping import shown
@@ -23,7 +23,7 @@ Examples:
 @click.option(
     "--port",
     metavar="N",
-    type=click.IntRange(0, 65535),
+    type=WholeNumberRange(0, 65535),
     default=10002,
     help="On 127.0.0.1; 0: any free one [10002].",
 )

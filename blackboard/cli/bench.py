@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command
+from blackboard.cli.options import Chosen, NumberRange, cli_command
 from blackboard.cli.output import emit, note, table_text
 from blackboard.cli.progress import is_shown, progress
 from blackboard.cli.session import Session, completed, gc_seldom
@@ -34,7 +34,7 @@ Examples:
 """)
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 60),
+    type=NumberRange(0.1, 60),
     default=4.0,
     metavar="N",
     help="For each measurement, about [4].",

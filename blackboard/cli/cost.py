@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from blackboard import cost
-from blackboard.cli.options import Chosen, cli_command, cycle_option, number_option
+from blackboard.cli.options import Chosen, cli_command, cycle_option, is_number, number_option
 from blackboard.cli.output import emit, table_text, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
@@ -124,10 +124,7 @@ def cost_command(
 
 def dollars(text: str | None) -> float:
     """The price of a million transactions, from --price. Raises BadInput."""
-    try:
-        price = cost.PRICE if text is None else float(text)
-    except ValueError:
-        price = -1.0
+    price = cost.PRICE if text is None else float(text) if is_number(text) else -1.0
     if not 0 <= price < 1e6:
         raise BadInput("price", f"{text!r} is not a price", "US dollars, as in 0.036")
     return price

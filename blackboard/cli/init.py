@@ -2,7 +2,7 @@
 
 import click
 
-from blackboard.cli.options import Chosen, cli_command
+from blackboard.cli.options import Chosen, WholeNumber, cli_command
 from blackboard.cli.output import emit
 from blackboard.cli.session import Session, completed
 from blackboard.display.escaping import shown
@@ -19,7 +19,7 @@ Examples:
 @click.option(
     "--shards",
     metavar="N",
-    type=int,
+    type=WholeNumber(),
     help="Partitions, fixed for ever; more for very many runs [1].",
 )
 def init_command(*, chosen: Chosen, shards: int | None) -> int:

@@ -287,7 +287,48 @@ def jobs_option(line: str) -> Decorator:
     return click.option("--jobs", multiple=True, metavar="JOBS", shell_complete=complete, help=line)
 
 
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a number as it is typed. Python's own reading takes `1_0`, spaces, digits
+    of other scripts and NaN, too.
+    """
+    return _NUMBER.fullmatch(text) is not None
+
+
+class _AsTyped(click.ParamType[Any]):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and not is_number(value):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class Number(_AsTyped, click.types.FloatParamType):
+    """A number."""
+
+    name = "number"
+
+
+class NumberRange(_AsTyped, click.FloatRange):
+    """A number in a range."""
+
+    name = "number"
+
+
+class WholeNumber(_AsTyped, click.types.IntParamType):
+    """A whole number."""
+
+    name = "whole number"
+
+
+class WholeNumberRange(_AsTyped, click.IntRange):
+    """A whole number in a range."""
+
+    name = "whole number"
+
+
 def number_option(*names: str, most: int, line: str, default: int | None = None) -> Decorator:
     """A whole number from 1 to `most`."""
-    kind = click.IntRange(1, most)
+    kind = WholeNumberRange(1, most)
     return click.option(*names, metavar="N", type=kind, default=default, help=line)

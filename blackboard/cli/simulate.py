@@ -20,7 +20,16 @@ import msgspec
 
 from blackboard import cost
 from blackboard.cli.cost import dollars
-from blackboard.cli.options import Chosen, cli_command, cycle_option, number_option, program, typed
+from blackboard.cli.options import (
+    Chosen,
+    Number,
+    WholeNumber,
+    cli_command,
+    cycle_option,
+    number_option,
+    program,
+    typed,
+)
 from blackboard.cli.output import emit, note, writable
 from blackboard.cli.progress import is_shown, progress, reading
 from blackboard.cli.session import Session
@@ -96,8 +105,12 @@ Examples:
 @number_option("--slots", most=10_000, line="Of a worker [[worker] slots].")
 @cycle_option
 @number_option("--shards", most=cost.MOST_SHARDS, line="[the board's, or 1]")
-@click.option("--hours", metavar="N", type=float, help="To simulate [24; fewer of a large board].")
-@click.option("--seed", metavar="N", type=int, default=1, help="Equal seeds, equal worlds [1].")
+@click.option(
+    "--hours", metavar="N", type=Number(), help="To simulate [24; fewer of a large board]."
+)
+@click.option(
+    "--seed", metavar="N", type=WholeNumber(), default=1, help="Equal seeds, equal worlds [1]."
+)
 @click.option(
     "--faults", metavar="A,B", default="none", help="all, none, or kinds, as above [none]."
 )

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.cli.options import completing
+from blackboard.cli.options import WholeNumber, completing
 from blackboard.cli.output import warn
 from blackboard.errors import BadInput
 from blackboard.inputs import LARGEST_PARAMS, changed, check_keys
@@ -134,15 +134,11 @@ Options = Mapping[str, str | int]
 """The values of the options, by the field of a spec; "" removes the item's own value."""
 
 
-class Count(click.ParamType[int | str]):
-    """A number, or nothing."""
+class Count(WholeNumber):
+    """A whole number, or nothing."""
 
-    name = "number"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        return value if value == "" else click.INT.convert(value, param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "" else super().convert(value, param, ctx)
 
 
 _OPTIONS: Sequence[tuple[str, str, str]] = (

@@ -123,7 +123,7 @@ def ack_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
 
 def _fence_option(noun: str) -> options.Decorator:
     line = f"Only the {noun} with this fence, as `why` shows it."
-    return click.option("--fence", type=int, metavar="N", help=line)
+    return click.option("--fence", type=options.WholeNumber(), metavar="N", help=line)
 
 
 @options.cli_command("""\

@@ -67,7 +67,7 @@ class Screen(Protocol):
 
 
 def _seconds_of(text: str) -> float:
-    if re.fullmatch(r"\d{1,6}(\.\d+)?", text):
+    if re.fullmatch(r"[0-9]{1,6}(\.[0-9]+)?", text):
         return max(float(text), 0.1)
     try:
         return parse_duration(text, "watch").total_seconds()

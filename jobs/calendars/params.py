@@ -263,7 +263,7 @@ def _made_feed(listed: Listed, number: int) -> CityFeed:
 
 MEMORY = 512 * 1024 * 1024
 LEAST = 128 * 1024 * 1024
-_SIZE = re.compile(r"\s*(\d{1,9})\s*([kmg])i?b?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*([0-9]{1,9})\s*([kmg])i?b?\s*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

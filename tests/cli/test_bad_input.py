@@ -3,10 +3,13 @@
 Here arguments, settings and jobs; damaged files and bad disks are in `test_bad_files.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
+import click
 import pytest
 
+from blackboard.cli import group
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
@@ -202,6 +205,39 @@ def test_what_cannot_be_done(town: CommandLine, case: Case) -> None:
 def test_an_option_without_a_text_is_refused(town: CommandLine, args: Sequence[str]) -> None:
     """As where a script hands over a variable that is not set."""
     refused(town, args, f"{args[-2].lstrip('-')}: it is empty", "leave it out")
+
+
+def numbers() -> Iterator[tuple[str, click.Parameter]]:
+    """The options of all commands whose values are numbers, each with its command."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        for param in command.params:
+            with suppress(click.BadParameter):
+                if type(param.type.convert("10", param, context)) in {int, float}:
+                    yield name, param
+
+
+@pytest.mark.parametrize("text", ["1_0", " 10", "10 ", "\u0661\u0660", "0xa", "1e1", "nan", "inf"])
+def test_a_number_is_what_a_person_types_as_one(text: str) -> None:
+    """`int` and `float` of Python take more."""
+    found = [*numbers()]
+    assert {"add --retries", "bench --seconds", "simulate --hours", "worker --slots"} <= {
+        f"{command} {param.opts[0]}" for command, param in found
+    }
+    for command, param in found:
+        with pytest.raises(click.BadParameter, match=r"is not a valid (whole )?number"):
+            raise AssertionError(command, param.name, param.type.convert(text, param, None))
+
+
+@pytest.mark.of_sqlite("refused before a store is asked")
+@pytest.mark.parametrize("text", ["1_0", " 10", "\u0661\u0660", "1e1", "nan"])
+def test_a_price_and_the_seconds_of_a_watch_are_numbers_as_a_person_types_them(
+    town: CommandLine, text: str
+) -> None:
+    refused(town, ["cost", "--price", text], f"price: {text!r} is not a price", "US dollars")
+    refused(town, ["show", "--watch", text, "davis"], "watch: ", "say the seconds")
 
 
 @pytest.mark.of_sqlite("refused before a store is asked")

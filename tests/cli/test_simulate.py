@@ -241,7 +241,7 @@ def test_of_a_large_board_fewer_hours_are_simulated_than_a_day(
         (("--cycle", "5"), "cycle: "),
         (("--trouble-every", "x"), "trouble_every: "),
         (("--hours", "0"), "hours: 0"),
-        (("--hours", "nan"), "hours: nan"),
+        (("--hours", "nan"), "Invalid value for '--hours'"),
         (("--hours", "0", "--faults", "kil"), "faults: 'kil'"),
         (("--price", "cheap"), "price: 'cheap'"),
         (("--trace", "nowhere/story.txt"), "trace: nowhere/story.txt"),
