@@ -77,7 +77,8 @@ class Location:
         async with self.table(create=create) as table:
             if create and not await is_there(table, self.name):
                 board = await self.made(table, shards=shards)
-                on_made()
+                if board.was_made_here:
+                    on_made()
                 yield board
             else:
                 yield await self.opened(table)

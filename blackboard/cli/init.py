@@ -33,11 +33,11 @@ async def _init(session: Session, shards: int | None) -> None:
     if shards is not None:
         check_new(shards)
     async with session.table(create=True) as table:
-        made = not await is_there(table, session.name)
-        if made or shards is not None:
+        if shards is not None or not await is_there(table, session.name):
             board = await session.made(table, shards=1 if shards is None else shards)
         else:
             board = await session.opened(table)
+    made = board.was_made_here
     record = {"store": session.store, "board": board.name, "shards": board.shards, "made": made}
     if session.chosen.json:
         emit(record)

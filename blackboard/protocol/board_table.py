@@ -100,6 +100,8 @@ class BoardTable:
         it has watched the store's clock for an hour: a wrong clock may be right again soon."""
         self.created: datetime | None = None
         """When the board was made, by its own row; None: that was not read, or does not say it."""
+        self.was_made_here = False
+        """Whether this object has made the board, which was not there."""
         self.in_flight: set[str] = set()
         """Nonces of claims whose answer has not come."""
         self.unreadable_runs = set[str]()
@@ -134,7 +136,7 @@ class BoardTable:
         keys.check_own_board(self.name)
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
-        other.shards, other.created = 1, None
+        other.shards, other.created, other.was_made_here = 1, None, False
         other.in_flight, other._unreadable_items, other.unreadable_runs = set(), {}, set()  # noqa: SLF001
         return other
 
@@ -176,21 +178,23 @@ class BoardTable:
             await check_made(self.table, self.name, shards=self.shards)
         now = await self.table.now()
         made: dict[str, Value] = {"version": VERSION, "shards": self.shards, "created": now}
-        partition = keys.meta_partition(self.name)
+        partition, is_in_doubt = keys.meta_partition(self.name), False
         for tries in range(TRIES_TO_CREATE):
             try:
                 await self.table.commit(partition, [Insert(keys.BOARD_KEY, made)])
             except Conflict:
                 break
             except Unknown:
+                is_in_doubt = True
                 if await self.own_row() is not None:
                     break
                 if tries + 1 == TRIES_TO_CREATE:
                     raise
             else:
-                self.created = now
+                self.created, self.was_made_here = now, True
                 return
         shards, self.created = await made_with(self.table, self.name)
+        self.was_made_here = is_in_doubt and self.created == now
         if shards != self.shards:
             raise BadInput(
                 "shards",

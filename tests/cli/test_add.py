@@ -7,12 +7,15 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from blackboard import location
+from blackboard.cli import init
 from blackboard.clock import SystemClock
 from blackboard.model import State
 from blackboard.spec import Spec, decode_spec
-from blackboard.table import Etag, Op
+from blackboard.table import Etag, Op, Table
 from blackboard.tables.sqlite import SqliteTable
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.boards import make_board
 
 __all__ = ["blackboard"]
 
@@ -57,6 +60,23 @@ def test_the_first_add_makes_the_board_and_says_so(blackboard: CommandLine) -> N
     assert said.err == made
     assert said.out == "davis is added (calendars) and is due now\n"
     assert blackboard("add", "other", "--type", "calendars").err == ""
+
+
+@pytest.mark.parametrize("at_once", ["init", "add"])
+def test_of_two_commands_that_make_a_board_at_once_one_says_so(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, at_once: str
+) -> None:
+    async def is_not_there_yet(table: Table, name: str) -> bool:
+        await make_board(table, SystemClock(), name=name)
+        return False
+
+    monkeypatch.setattr(location, "is_there", is_not_there_yet)
+    monkeypatch.setattr(init, "is_there", is_not_there_yet)
+    if at_once == "add":
+        assert blackboard("add", "davis", "--type", "calendars").err == ""
+    else:
+        said = blackboard("init").out
+        assert said == f"the board 'blackboard' is in {blackboard.store} already, with 1 shard\n"
 
 
 def test_add_finds_a_board_of_many_shards(blackboard: CommandLine) -> None:

@@ -390,8 +390,9 @@ async def test_a_row_that_cannot_be_read_does_not_stop_the_walk(scene: Scene) ->
 async def test_a_board_whose_making_was_not_answered_is_opened(scene: Scene) -> None:
     scene.table.script(Fault.LOST)
     made = await make_board(scene.table, scene.clock, shards=3, name="unsure")
-    assert made.shards == 3
-    assert (await make_board(scene.table, scene.clock, shards=3, name="unsure")).shards == 3
+    again = await make_board(scene.table, scene.clock, shards=3, name="unsure")
+    assert (made.shards, made.was_made_here) == (3, True)
+    assert (again.shards, again.was_made_here) == (3, False)
 
 
 @pytest.mark.of_each_store
