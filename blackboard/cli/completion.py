@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from blackboard.cli.options import Chosen
 from blackboard.cli.session import Session
+from blackboard.clock import SystemClock
 from blackboard.display.item_queries import first_items
 from blackboard.handlers.registry import shipped
 from blackboard.patterns import STATE, is_label, named, names_label
@@ -23,7 +24,9 @@ MOST = 100
 MOST_READ = 2_000
 """The most items that are read for their labels."""
 PATIENCE = 2.0
-"""Seconds to wait for the store, at most."""
+"""Seconds that completion takes, about."""
+OF_JOBS = 1.5
+"""Seconds of these for the import of jobs, whose types are in the cache mostly."""
 
 
 def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionItem]:
@@ -42,16 +45,18 @@ def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionIte
             case "ids" if start.startswith(STATE):
                 return _like(map(STATE.__add__, STATES), start)
             case _:
+                until = SystemClock().monotonic() + PATIENCE
                 session = Session.start(_chosen(ctx))
                 if subject in {"owner", "tag"} or names_label(f"{start}*"):
                     session = _with_types(session)
-                values = asyncio.run(_on_board(subject, session, start))
+                values = asyncio.run(_on_board(subject, session, start, until=until))
                 return [CompletionItem(value) for value in values]
     return []
 
 
-async def _on_board(subject: str, session: Session, start: str) -> list[str]:
-    async with asyncio.timeout(PATIENCE), session.open() as board:
+async def _on_board(subject: str, session: Session, start: str, *, until: float) -> list[str]:
+    within = max(until - SystemClock().monotonic(), PATIENCE - OF_JOBS)
+    async with asyncio.timeout(within), session.open() as board:
         match subject:
             case "groups":
                 return [group for group in await group_names(board) if group.startswith(start)]
@@ -88,9 +93,9 @@ def _like(values: Iterable[str], start: str) -> list[CompletionItem]:
 
 
 def _with_types(session: Session) -> Session:
-    """With the types of its jobs, where these can be described."""
+    """With the types of its jobs, where these can be described in time."""
     with suppress(Exception):
-        return session.with_types()
+        return session.with_types(within=OF_JOBS)
     return session
 
 

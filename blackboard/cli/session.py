@@ -64,11 +64,13 @@ class Session(Location):
         """
         return replace(self, handlers=load(*self.entries(jobs)))
 
-    def with_types(self, jobs: Sequence[str] = ()) -> "Session":
-        """With the types of jobs, without their code. Raises what `with_jobs` raises."""
+    def with_types(self, jobs: Sequence[str] = (), *, within: float | None = None) -> "Session":
+        """With the types of jobs, without their code. Raises what `with_jobs` raises, and BadInput
+        where that takes longer than `within` seconds, a minute if not given.
+        """
         from blackboard.handlers.manifest import manifest_of  # noqa: PLC0415 - of some commands
 
-        return replace(self, handlers=manifest_of(*self.entries(jobs)).handlers)
+        return replace(self, handlers=manifest_of(*self.entries(jobs), within=within).handlers)
 
     @property
     def types(self) -> set[str]:

@@ -85,15 +85,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
 
-def manifest_of(jobs: Sequence[str], base: Path) -> Manifest:
-    """The types of all entries, as `load` takes them. Raises BadInput as that does."""
+def manifest_of(jobs: Sequence[str], base: Path, *, within: float | None = None) -> Manifest:
+    """The types of all entries, as `load` takes them. Raises BadInput as that does, and where their
+    import takes longer than `within` seconds, a minute if not given.
+    """
     if not jobs:
         return Manifest()
     with suppress(OSError, msgspec.MsgspecError, BadInput):
         manifest = msgspec.json.decode(_kept(jobs, base).read_bytes(), type=Manifest)
         if manifest.is_fresh():
             return manifest
-    manifest = _described_elsewhere(jobs, base)
+    manifest = _described_elsewhere(jobs, base, within or IMPORT_TIMEOUT)
     if manifest.problem is not None:
         raise BadInput(*manifest.problem)
     with suppress(OSError, BadInput):  # there is no cache, then
@@ -119,7 +121,7 @@ def _keep(file: Path, manifest: Manifest) -> None:
             other.unlink(missing_ok=True)
 
 
-def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
+def _described_elsewhere(jobs: Sequence[str], base: Path, within: float) -> Manifest:
     """The description that a process of its own writes. Raises BadInput where it does not."""
     with _temporary_file() as answer:
         main = program("from blackboard.handlers.manifest import main; main()")
@@ -130,11 +132,11 @@ def _described_elsewhere(jobs: Sequence[str], base: Path) -> Manifest:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                timeout=IMPORT_TIMEOUT,
+                timeout=within,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            problem = f"to import them takes longer than {IMPORT_TIMEOUT:g} s"
+            problem = f"to import them takes longer than {within:g} s"
             raise BadInput("jobs", problem, "`blackboard types --check` shows where") from None
         answer.seek(0)
         try:

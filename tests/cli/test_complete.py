@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 
 import pytest
 from click.shell_completion import ShellComplete
@@ -17,8 +18,16 @@ from blackboard.protocol.leaders import open_elections
 from blackboard.spec import Spec
 from blackboard.table import ANY, Insert, Merge
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.patience import is_within, patience
 
 __all__ = ["blackboard"]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there is offered, however slow this machine is."""
+    monkeypatch.setattr(completion, "OF_JOBS", patience(30))
+    monkeypatch.setattr(completion, "PATIENCE", patience(60))
 
 
 def completed(*args: str) -> list[str]:
@@ -89,6 +98,24 @@ def test_types_jobs_and_zones_complete(blackboard: CommandLine) -> None:
         "Europe/Berlin",
     ]
     assert completed("worker", "--jobs", "cal") == ["calendars", "cal"]
+
+
+def test_jobs_that_hang_at_import_hold_completion_up_for_two_seconds_at_the_most(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It offers what it finds without them."""
+    monkeypatch.setattr(completion, "OF_JOBS", 0.1)
+    blackboard("init")
+    blackboard("add", "davis", "--type", "feed", "--owner", "ann")
+    blackboard.write("import time\n\ntime.sleep(60)\n", "jobs.py")
+    blackboard.write('[board]\njobs = ["jobs.py"]\n[types.tide]\nevery = "8h"\n')
+    for args, offered in (
+        (["show", "--type", "ti"], ["tide"]),
+        (["pause", "owner:"], ["owner:ann"]),
+    ):
+        begun = time.monotonic()
+        assert completed(*args) == offered
+        assert is_within(time.monotonic() - begun, 5)
 
 
 def test_labels_that_a_handler_declares_complete(blackboard: CommandLine) -> None:
