@@ -25,7 +25,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from inspect import isasyncgenfunction, iscoroutinefunction
@@ -139,8 +139,9 @@ async def open_board(
         cwd=settings_file.current_folder(),
         handlers=registry_of(handlers) or load(declared.board.jobs, folder),
     )
-    async with opened(location, create=create, shards=shards) as board:
-        yield board
+    async with AsyncExitStack() as stack:
+        # One generator: at its end asyncio closes all that are left, each while the others close.
+        yield await _entered(stack, location, create=create, shards=shards)
 
 
 @asynccontextmanager
@@ -148,13 +149,19 @@ async def opened(
     location: Location, *, create: bool = False, shards: int = 1
 ) -> AsyncIterator["Board"]:
     """The board of a location, open until the end of the block."""
-    async with location.open(create=create, shards=shards) as table:
-        board = Board(table, location)
-        board._verbs.check_loop()  # noqa: SLF001 - it opens and closes boards
-        try:
-            yield board
-        finally:
-            await board._close()  # noqa: SLF001
+    async with AsyncExitStack() as stack:
+        yield await _entered(stack, location, create=create, shards=shards)
+
+
+async def _entered(
+    stack: AsyncExitStack, location: Location, *, create: bool, shards: int
+) -> "Board":
+    """The board of a location, open until `stack` is closed."""
+    table = await location.enter(stack, create=create, shards=shards)
+    board = Board(table, location)
+    board._verbs.check_loop()  # noqa: SLF001 - it opens and closes boards
+    stack.push_async_callback(board._close)  # noqa: SLF001
+    return board
 
 
 # ---- the verbs

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,32 +71,45 @@ class Location:
         that is not there is made first, and `on_made` called. Raises BadInput for a number of
         shards that no board has before a store is made.
         """
+        async with AsyncExitStack() as stack:
+            yield await self.enter(stack, create=create, shards=shards, on_made=on_made)
+
+    async def enter(
+        self,
+        stack: AsyncExitStack,
+        *,
+        create: bool = False,
+        shards: int = 1,
+        on_made: Callable[[], None] = lambda: None,
+    ) -> BoardTable:
+        """As `open`, until `stack` is closed."""
         create = create or is_new(self.url)
         if create:
             check_new(shards)
-        async with self.table(create=create) as table:
-            if create and not await is_there(table, self.name):
-                board = await self.made(table, shards=shards)
-                if board.was_made_here:
-                    on_made()
-                yield board
-            else:
-                yield await self.opened(table)
+        table = await self._enter_table(stack, create=create)
+        if not create or await is_there(table, self.name):
+            return await self.opened(table)
+        board = await self.made(table, shards=shards)
+        if board.was_made_here:
+            on_made()
+        return board
 
     @asynccontextmanager
     async def table(self, *, create: bool = False) -> AsyncIterator[Table]:
         """The store, opened; with `create` it is made first where it is not there. Raises BadInput
         where the board that would be made in it is one of a group or of elections.
         """
+        async with AsyncExitStack() as stack:
+            yield await self._enter_table(stack, create=create)
+
+    async def _enter_table(self, stack: AsyncExitStack, *, create: bool) -> Table:
         keys.check_board_name(self.name)
         if create and keys.group_of(self.name) and not await self.has_board():
             keys.check_own_board(self.name)
         table = await open_table(self.url, clock=self.clock, create=create)
-        try:
-            # A file is waited for by its own table.
-            yield table if isinstance(table, SqliteTable) else RetryingTable(table, self.clock)
-        finally:
-            await table.close()
+        stack.push_async_callback(table.close)
+        # A file is waited for by its own table.
+        return table if isinstance(table, SqliteTable) else RetryingTable(table, self.clock)
 
     async def has_board(self) -> bool:
         """Whether the board is there. Raises StoreProblem when it could not be made either."""

@@ -1877,6 +1877,42 @@ runner.run(other())
     program(tmp_path, "-c", code, code=-signal.SIGTERM)
 
 
+NEVER_LEFT = """
+import asyncio, blackboard
+
+@blackboard.handler("feed")
+async def feed(item, ctx): ...
+
+async def main():
+    opening = blackboard.open("app.db", handlers=[feed], create=True)
+    board = await opening.__aenter__()
+    blocks = board.worker(), board.election("report")
+    for block in blocks:
+        await block.__aenter__()
+    await board.add_many({"a": {}, "b": {}}, "feed")
+    items = board.items()
+    await anext(items)
+    return opening, blocks, items
+
+kept = asyncio.run(main())
+"""
+
+
+def test_a_board_that_was_entered_and_never_left_is_closed_at_the_end_of_its_loop(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", NEVER_LEFT],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+    assert [file.name for file in tmp_path.glob("app.db*")] == ["app.db"]
+
+
 BLOCKS_IN_TASKS = """
 import asyncio, blackboard, os, signal
 
