@@ -16,13 +16,14 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from contextvars import Context
+from pathlib import Path
 
 from blackboard.cli.worker_log import unblocked_stderr
 from blackboard.clock import SystemChance
 from blackboard.endpoint import Endpoint
 from blackboard.rules.breaker import RESTARTS
 from blackboard.runners.commands import send_signal
-from blackboard.runners.interpreter import python
+from blackboard.runners.interpreter import program, python
 
 STOPPING = (
     *(signal.SIGTERM, signal.SIGINT),
@@ -142,6 +143,13 @@ class SupervisorPipe:
             asyncio.get_running_loop().remove_reader(self._pipe)
 
 
+def _command() -> list[str]:
+    """The command line, as Python takes it. In an archive of modules none finds it by its name."""
+    if Path(__file__).is_file():
+        return ["-P", "-m", "blackboard"]
+    return ["-c", program("from blackboard.cli import main; main()")]
+
+
 class _Supervisor:
     def __init__(self, arguments: list[str], *, restart: bool, endpoint: Endpoint | None) -> None:
         self._arguments = arguments
@@ -187,7 +195,7 @@ class _Supervisor:
         """Runs one worker until it ends; returns its exit code. Raises OSError."""
         metrics = ["--metrics", str(self._endpoint.of(number))] if self._endpoint else []
         process = await asyncio.create_subprocess_exec(
-            *python("-P", "-m", "blackboard", *self._arguments, *metrics),
+            *python(*_command(), *self._arguments, *metrics),
             stdin=asyncio.subprocess.PIPE,
             env={**os.environ, SUPERVISED: "1"},
             start_new_session=True,  # Ctrl-C reaches it through us, and once

@@ -3,12 +3,14 @@ of `guard.py` says why there is a guard.
 """
 
 import asyncio
+import inspect
 import math
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from subprocess import Popen
 from typing import Final
 
@@ -64,6 +66,15 @@ def _look(
         loop.call_soon(callback)
     else:
         loop.call_later(LOOK_EVERY, _look, process, loop, callback)
+
+
+def _guard() -> list[str]:
+    """The guard, as Python takes it: its file, or its text where that is in an archive of modules.
+    Raises OSError where it is no longer there.
+    """
+    if Path(guard.__file__).is_file():
+        return [guard.__file__]
+    return ["-c", inspect.getsource(guard)]
 
 
 class Watch:
@@ -141,7 +152,7 @@ class Watch:
         self._retry = None
         try:
             process = subprocess.Popen(  # noqa: S603 - our own program, no shell
-                [executable(), "-I", "-S", guard.__file__],
+                [executable(), "-I", "-S", *_guard()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

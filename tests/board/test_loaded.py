@@ -1,10 +1,13 @@
 """Jobs import each other by their names, and a worker runs the code that it has read."""
 
 import asyncio
+import json
+import shutil
 import signal
 import subprocess
 import sys
 import threading
+import zipapp
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -310,3 +313,79 @@ def test_reload_is_for_one_worker_without_an_end(place: Site, options: list[str]
     )
     assert done.returncode == 2
     assert done.stderr.startswith("blackboard: reload: it is for one worker")
+
+
+# ---- a program that is an archive
+
+PACKED = """
+import asyncio
+import subprocess
+import sys
+
+import blackboard
+from blackboard.cli import main
+from blackboard.runners.guard_process import Watch
+
+import packed
+
+
+async def guarded():
+    child = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    watch = Watch()
+    watch.keep(child.pid, asyncio.get_running_loop().time())
+    code = await asyncio.to_thread(child.wait)
+    await watch.close()
+    print(code)
+
+
+async def works():
+    async with blackboard.open("app.db", handlers=[packed.plain], create=True) as board:
+        await board.add_many({"a": {}}, "plain")
+        await board.worker().work("idle")
+        print((await board.item("a")).result)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        main()
+    assert blackboard.__file__.startswith(__file__.removesuffix("__main__.py"))
+    asyncio.run(guarded())
+    asyncio.run(works())
+"""
+PACKED_JOBS = """
+from blackboard import handler
+
+
+@handler("plain")
+def plain(item, ctx):
+    return __file__
+"""
+
+
+def test_a_program_that_is_an_archive_has_child_processes_and_their_guard(tmp_path: Path) -> None:
+    """And several workers, where its command line starts them. Its dependencies are elsewhere."""
+    folder, archive = tmp_path / "program", tmp_path / "app.pyz"
+    ours = Path(blackboard.__file__).parent
+    shutil.copytree(ours, folder / "blackboard", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "__main__.py").write_text(PACKED)
+    (folder / "packed.py").write_text(PACKED_JOBS)
+    zipapp.create_archive(folder, archive)
+
+    def called(*args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, archive, *args],
+            cwd=tmp_path,
+            env=own_environ(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert called().split() == [str(-signal.SIGKILL), f"{archive}/packed.py"]
+    called("run", "a", "--store", "app.db")
+    on_board = ("--store", "app.db", "--jobs", "packed", "--until-idle")
+    called("worker", *on_board, "--processes", "2")
+    results = [run["result"] for run in json.loads(called("log", "--store", "app.db", "--json"))]
+    assert results == [f"{archive}/packed.py"] * 2
