@@ -57,6 +57,8 @@ class _Files:
     """Time of change and size of each file, when its content was last the same as the one read."""
     folders: dict[str, bool] = field(default_factory=dict)
     """The folders that were read; true: with those folders in them that are no packages."""
+    above: set[str] = field(default_factory=set)
+    """All folders above the files. They may be away by now, as where a release is replaced."""
     named: set[str] = field(default_factory=set)
     """The files that are jobs by themselves, among those that were read."""
 
@@ -113,6 +115,7 @@ def install(code: Code) -> None:
     """In a child process: makes imports load what the parent process has read."""
     _own.packages = code.packages
     _own.files = code.files
+    _own.above = _above(code.files)
 
 
 def changed() -> list[str]:
@@ -180,8 +183,15 @@ def _read(folder: Path, field: str, *, whole: bool) -> None:
             if file not in _own.files or not is_imported:
                 _own.stamps[file] = _stamp(file)
                 _own.files[file] = Path(file).read_bytes()
+        _own.above = _above(_own.files)
     except OSError as problem:
         raise BadInput(field, f"cannot read {problem.filename}: {problem.strerror}") from None
+
+
+def _above(files: Iterable[str]) -> set[str]:
+    """All folders above some files."""
+    folders = map(Path, {os.path.dirname(file) for file in files})  # noqa: PTH120 - many
+    return {str(above) for folder in folders for above in (folder, *folder.parents)}
 
 
 def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Iterator[str]:
@@ -270,6 +280,8 @@ class _Finder:
                 return _package(fullname, base)
             if f"{base}.py" in _own.files:
                 return _as_read(fullname, f"{base}.py")
+            if base in _own.above and not Path(base).is_dir():
+                return _package(fullname, base)
         return None
 
 
@@ -279,7 +291,7 @@ def _package(fullname: str, folder: str) -> ModuleSpec | None:
         return _as_read(fullname, start, folder)
     if Path(start).is_file():
         return spec_from_file_location(fullname, start, submodule_search_locations=[folder])
-    if not Path(folder).is_dir():
+    if folder not in _own.above and not Path(folder).is_dir():
         return None
     spec = ModuleSpec(fullname, None, is_package=True)
     spec.submodule_search_locations = [folder]

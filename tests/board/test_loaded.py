@@ -222,6 +222,19 @@ def test_a_worker_goes_on_with_the_code_that_it_has_read(place: Site) -> None:
     assert all(name in line for name in ("_shared.py", "helping.py", "feeds.py"))
 
 
+def test_a_worker_goes_on_while_the_folder_of_its_jobs_is_away(place: Site) -> None:
+    """As where a release is replaced."""
+    for kind in ("plain", "coroutine"):
+        place.add(kind, type_=kind)
+    started = place.works(worker(place))
+    eventually(lambda: place.is_ok("plain", "coroutine"), "both have run")
+    shutil.rmtree(place.folder / "cityjobs")
+    for child in place.below(started):
+        child.kill()
+    for kind in ("plain", "coroutine"):
+        assert result(place, kind) == ["one", "helped", 2]
+
+
 def test_changes_are_found_while_threads_of_handlers_stand() -> None:
     """They may hold all threads that the loop has."""
     over = threading.Event()
