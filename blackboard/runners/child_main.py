@@ -21,7 +21,7 @@ import socket
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import copy_context
 from io import TextIOWrapper
 from typing import Any
@@ -172,7 +172,8 @@ class ChildLoop:
             self._types.add(handler.type)
         finally:
             if is_new:
-                self._before = first_state()
+                with suppress(OSError):  # no /proc, or no descriptor: `_left` says so
+                    self._before = first_state()
         return resources
 
     def _left(self, handler: Handler | None) -> list[str]:

@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,18 @@ if len(os.sched_getaffinity(0)) > 1:
 def leave_something_behind(item: Item, ctx: Context) -> Any:
     WAYS[item.params["what"]]()
     return [os.getpid(), *(one.pid for one in KEPT if isinstance(one, subprocess.Popen))]
+
+
+@contextmanager
+def no_descriptor() -> Iterator[None]:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    yield
+
+
+@handler("take-all-descriptors", resources=no_descriptor)
+def call_without_a_descriptor(item: Item, ctx: Context) -> int:
+    return os.getpid()
 
 
 @handler("plan-a-dump")

@@ -79,6 +79,19 @@ def test_a_child_in_which_a_handler_left_something_behind_is_not_used_again() ->
     with_processes(story)
 
 
+def test_a_run_in_a_process_that_cannot_be_looked_at_is_ok_and_ends_its_child() -> None:
+    """For want of a descriptor, or of /proc."""
+
+    async def story(runner: ProcessRunner) -> None:
+        told = Told()
+        runs = [await run(runner, "take-all-descriptors", told=told) for _ in range(2)]
+        assert [ended.outcome for ended in runs] == [Outcome.OK] * 2, runs[0].error
+        assert runs[0].result != runs[1].result
+        assert ["what cannot be looked at" in text for _, text in told.logs] == [True] * 2
+
+    with_processes(story)
+
+
 def test_a_child_is_used_again_after_runs_that_put_everything_back() -> None:
     async def story(runner: ProcessRunner) -> None:
         runs = [(await run(runner, "tidy")).result for _ in range(3)]
