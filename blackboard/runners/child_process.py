@@ -11,6 +11,7 @@ they end; from then on the number may be another process's, whose group would be
 """
 
 import asyncio
+import fcntl
 import os
 import select
 import signal
@@ -269,7 +270,9 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
     # a crash.
     command = python("-u", "-X", "faulthandler", "-c", main)
-    ours, theirs = socket.socketpair()
+    ours, pair = socket.socketpair()
+    with pair:  # 0 to 2 are free where this program has closed its own: the child's are others
+        theirs = socket.socket(fileno=fcntl.fcntl(pair.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
     output, printed = os.pipe()
     try:
         # In the loop's own thread: the kernel kills the child when the thread that started it ends.

@@ -55,6 +55,34 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """Starts a program with signals as some daemons leave them."""
 
 
+WITHOUT_STREAMS = """
+import asyncio, os
+import blackboard
+
+@blackboard.handler("plain")
+def plain(item, ctx):
+    print("printed")
+
+async def main():
+    async with blackboard.open("app.db", handlers=[plain], create=True) as board:
+        os.closerange(0, 3)
+        await board.add_many({"a": {}}, "plain")
+        await board.worker().work("idle")
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
+def test_a_program_that_has_closed_its_standard_streams_has_child_processes(tmp_path: Path) -> None:
+    """As a daemon does: the next descriptors are 0 to 2."""
+    (tmp_path / "app.py").write_text(WITHOUT_STREAMS)
+    subprocess.run([sys.executable, "app.py"], cwd=tmp_path, env=own_environ(), check=False)
+    with open_blocking(tmp_path / "app.db") as board:
+        (ended,) = board.runs("a")
+    assert (ended.outcome, ended.output) == ("ok", "printed\n"), ended.error
+
+
 def test_handlers_of_a_worker_have_its_options_of_python_and_no_signals_of_its_daemon(
     tmp_path: Path,
 ) -> None:
