@@ -8,6 +8,7 @@ supervisor holds: if the supervisor is killed, the pipe closes and the workers s
 """
 
 import asyncio
+import fcntl
 import logging
 import os
 import signal
@@ -117,12 +118,17 @@ def supervise(count: int, *, restart: bool, endpoint: Endpoint | None) -> int:
 
 
 class SupervisorPipe:
-    """In a worker: the pipe whose other end its supervisor holds, if it has one. Removes
-    `SUPERVISED` from the environment: processes that the worker starts have no supervisor.
+    """In a worker: the pipe whose other end its supervisor holds, if it has one. It is not left as
+    stdin, which a handler may read or close. Removes `SUPERVISED` from the environment: processes
+    that the worker starts have no supervisor.
     """
 
-    def __init__(self, pipe: int = 0) -> None:
-        self._pipe = pipe if os.environ.pop(SUPERVISED, "") == "1" else None
+    def __init__(self, stdin: int = 0) -> None:
+        self._pipe: int | None = None
+        if os.environ.pop(SUPERVISED, "") == "1":
+            self._pipe = fcntl.fcntl(stdin, fcntl.F_DUPFD_CLOEXEC, 3)
+            with Path(os.devnull).open("rb") as nothing:
+                os.dup2(nothing.fileno(), stdin)
 
     def when_closed(self, stop: Callable[[], object]) -> None:
         """Calls `stop`, in place of an earlier one, once the supervisor is gone."""

@@ -51,8 +51,12 @@ def test_a_worker_that_is_not_supervised_does_not_listen(monkeypatch: pytest.Mon
     asyncio.run(story())
 
 
-def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once, as it was said last; and what it starts itself has no supervisor."""
+def test_a_worker_hears_when_its_supervisor_is_gone_also_where_a_handler_closes_stdin(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once, as it was said last; and what it starts itself has no supervisor. Who reads its stdin
+    reads nothing.
+    """
     monkeypatch.setenv(SUPERVISED, "1")
     reader, writer = os.pipe()
     heard = 0
@@ -70,12 +74,13 @@ def test_a_worker_hears_when_its_supervisor_is_gone(monkeypatch: pytest.MonkeyPa
         pipe.when_closed(stop)
         assert SUPERVISED not in os.environ
         os.write(writer, b".")
+        assert os.read(reader, 1) == b""
+        os.close(reader)
         os.close(writer)
         await asyncio.wait_for(gone.wait(), patience(10))
         await asyncio.sleep(0)
 
     asyncio.run(story())
-    os.close(reader)
     assert heard == 1
 
 
