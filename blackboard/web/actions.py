@@ -5,10 +5,12 @@ visitor is recorded with what is done. Before many items are changed a page name
 when another number matches by then, it asks again. Many items are changed in the background, while
 a page shows how far that is; that it began is recorded before the first of them is changed. A run
 is ended, a lock taken, and a failure acknowledged, only if it is the one that was shown, or of many
-items the one that was there when it was confirmed: another has begun since.
+items the one that was there when it was confirmed: another has begun since. A form that is sent
+twice, as by a double click or a proxy, requests no second run, and no second change of many items.
 """
 
 import asyncio
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -90,7 +92,7 @@ class ItemVerb(NamedTuple):
 
 
 VERBS: Mapping[str, ItemVerb] = {
-    "run": ItemVerb(("params",), "A run was requested.", "run now"),
+    "run": ItemVerb(("params", "trigger"), "A run was requested.", "run now"),
     "pause": ItemVerb((), "It was paused.", "pause"),
     "resume": ItemVerb((), "It was resumed.", "resume"),
     "ack": ItemVerb(("fence",), "Its failure was acknowledged.", "acknowledge"),
@@ -100,6 +102,11 @@ VERBS: Mapping[str, ItemVerb] = {
     "rename": ItemVerb(("new_id",), "It was renamed.", ""),
     "remove": ItemVerb((), "It was removed.", ""),
 }
+JOINED = "joined"
+DONE = {name: verb.done for name, verb in VERBS.items()} | {
+    JOINED: "It was requested before: one run is for both requests."
+}
+"""What the page of an item says of what was done, by how its address names that."""
 OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
 
 
@@ -116,6 +123,16 @@ def fence_in(form: Form) -> int | None:
     if text and fence is None:
         raise BadInput("fence", f"{text[:60]!r} is no fence", "load the page again")
     return fence
+
+
+def request_name(form: Form) -> str:
+    """The name of the request that a form makes, the same where it is sent once more as it was; ""
+    for one without a nonce, which no page has made.
+    """
+    if not form.get("nonce"):
+        return ""
+    fields = [pair for pair in form.multi_items() if pair[0] != "csrf"]
+    return hashlib.sha256(msgspec.json.encode(fields)).hexdigest()[:32]
 
 
 def params_in(text: str) -> dict[str, Any]:
@@ -155,6 +172,7 @@ def options_in(form: Form) -> dict[str, Any]:
 
 FIELDS: Mapping[str, Callable[[Form], Mapping[str, Any]]] = {
     "params": lambda form: {"params": params_in(form.get("params", ""))},
+    "trigger": lambda form: {"trigger": request_name(form)},
     "fence": lambda form: {"fence": fence_in(form)},
     "options": options_in,
     "new_id": lambda form: {"new_id": form.get("new_id", "").strip()},
@@ -200,8 +218,9 @@ async def act(site: Site, request: Request) -> Response:
     check_verb(verb, VERBS)
     item_id = of_field(form.get("id", ""))
     arguments = arguments_in(verb, form)
-    await do(site, request, verb, item_id, arguments)
-    query = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
+    done = await do(site, request, verb, item_id, arguments)
+    said = JOINED if getattr(done, "joined", False) else verb
+    query = urlencode({"id": arguments.get("new_id", item_id), "done": said})
     return RedirectResponse(f"{root_of(request.scope)}/item?{query}", 303)
 
 
@@ -220,7 +239,7 @@ async def do(
 @dataclass(slots=True, kw_only=True)
 class BulkChange:
     number: str
-    """By which its page is found: no other process has the same."""
+    """By which its page is found: another process has the same only where a form came to both."""
     verb: str
     by: str
     ids: Sequence[str]
@@ -252,35 +271,45 @@ class BulkChanges:
 
     def __init__(self) -> None:
         self._latest: dict[str, BulkChange] = {}
+        self._starting = asyncio.Lock()
 
     def get(self, number: str) -> BulkChange | None:
         return self._latest.get(number)
 
     async def start(
-        self, site: Site, ids: Sequence[str], arguments: Mapping[str, Any], *, verb: str, by: str
+        self,
+        site: Site,
+        ids: Sequence[str],
+        arguments: Mapping[str, Any],
+        *,
+        number: str,
+        verb: str,
+        by: str,
     ) -> BulkChange:
-        """Begin to change items. Of runs, those end that the snapshot has now. Raises TableError
-        where the store does not take the record.
+        """Begin to change items, unless that was begun. Of runs, those end that the snapshot has
+        now. Raises TableError where the store does not take the record.
         """
-        entries = site.snapshot.entries
-        fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
-        reason, warn = arguments["reason"], _log.warning
-        recording = recording_action(
-            site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
-        )
-        ending = AsyncExitStack()
-        changed = await ending.enter_async_context(recording)
-        changed.details.extend(_details(verb, arguments))
-        number = site.board.chance.nonce()
-        change = BulkChange(
-            number=number, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
-        )
-        self._latest[number] = change
-        for old in list(self._latest)[:-KEPT]:
-            if self._latest[old].is_over:
-                del self._latest[old]
-        change.task = asyncio.create_task(_change(site, change, arguments, fences, ending))
-        return change
+        async with self._starting:
+            if (begun := self._latest.get(number)) is not None:
+                return begun
+            entries = site.snapshot.entries
+            fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
+            reason, warn = arguments["reason"], _log.warning
+            recording = recording_action(
+                site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
+            )
+            ending = AsyncExitStack()
+            changed = await ending.enter_async_context(recording)
+            changed.details.extend(_details(verb, arguments))
+            change = BulkChange(
+                number=number, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
+            )
+            self._latest[number] = change
+            for old in list(self._latest)[:-KEPT]:
+                if self._latest[old].is_over:
+                    del self._latest[old]
+            change.task = asyncio.create_task(_change(site, change, arguments, fences, ending))
+            return change
 
     async def close(self, clock: Clock) -> None:
         """Wait for those under way; after a while they begin no other item."""
@@ -342,6 +371,9 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = form.get("verb", "")
     check_verb(verb, OF_MANY)
+    name = request_name(form)
+    if bulk.get(name) is not None:
+        return _to_bulk(request, name)
     # Each once; an empty one does not stand for all items.
     picked = list(dict.fromkeys(map(of_field, form.getlist("pick"))))
     filters = Filter.of(form)
@@ -353,9 +385,9 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
         arguments = arguments_in(verb, form)
-        change = await bulk.start(site, chosen, arguments, verb=verb, by=name_of(request))
-        root = root_of(request.scope)
-        return RedirectResponse(f"{root}/bulk?number={change.number}", 303)
+        number, by = name or site.board.chance.nonce(), name_of(request)
+        await bulk.start(site, chosen, arguments, number=number, verb=verb, by=by)
+        return _to_bulk(request, number)
     page = WebPage(
         template="confirm.html",
         title=OF_MANY[verb].capitalize(),
@@ -372,9 +404,14 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
             "params": form.get("params", ""),
             "editable": EDITABLE,
             "own": {name: form.get(name, "") for name in EDITABLE},
+            "nonce": site.board.chance.nonce(),
         },
     )
     return site.answer(request, page)
+
+
+def _to_bulk(request: Request, number: str) -> Response:
+    return RedirectResponse(f"{root_of(request.scope)}/bulk?number={number}", 303)
 
 
 async def bulk_page(site: Site, bulk: BulkChanges, request: Request) -> Response:

@@ -40,7 +40,7 @@ from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings, decode_spec
 from blackboard.tasks import in_thread
-from blackboard.web.actions import EDITABLE, OF_MANY, VERBS
+from blackboard.web.actions import DONE, EDITABLE, OF_MANY, VERBS
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage
@@ -128,8 +128,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
     runs = [run async for run in site.board.runs(item.id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     slow_from = SLOW * usual if usual > 1.0 else inf
-    verb = request.query_params.get("done", "")
-    done = VERBS[verb].done if verb in VERBS else ""
+    done = DONE.get(request.query_params.get("done", ""), "")
     if item.state is State.REMOVED:
         return WebPage(
             template="removed.html",
@@ -153,6 +152,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
             "coming": await _coming(site, item, settings),
             "own": own_options(item),
             "acts": [*VERBS],
+            "nonce": site.board.chance.nonce(),
             "editable": EDITABLE,
             "done": done,
             "runs": runs,

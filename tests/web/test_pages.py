@@ -526,6 +526,52 @@ def test_one_action_on_one_item(site: WebSite) -> None:
     assert {one.via for one in found} == {"web"}
 
 
+def waiting_params(site: WebSite, item_id: str) -> list[str]:
+    """The params of each run of an item that was requested and has not begun."""
+    item = site.do(lambda: site.board.item(item_id))
+    assert item is not None
+    return [text for text in (item.once, *(one.once for one in item.requests)) if text]
+
+
+def test_a_form_that_is_sent_once_more_requests_no_second_run(site: WebSite) -> None:
+    """As by a double click, by a proxy, or after the button back."""
+    site.add("davis")
+    form = fields_of(site.get("/item?id=davis").text, "do-run") | {"params": '{"days": 3}'}
+    assert site.post("/act/run", form).headers["location"] == "/item?id=davis&done=run"
+    again = site.post("/act/run", form).headers["location"]
+    assert "one run is for both requests" in site.get(again).text
+    assert waiting_params(site, "davis") == ['{"days":3}']
+    assert len(site.do(lambda: actions(site.board, limit=10))) == 1
+    site.post("/act/run", form | {"params": '{"days": 4}'})
+    anew = fields_of(site.get("/item?id=davis").text, "do-run") | {"params": '{"days": 3}'}
+    assert site.post("/act/run", anew).headers["location"] == "/item?id=davis&done=run"
+    assert waiting_params(site, "davis") == ['{"days":3}', '{"days":4}', '{"days":3}']
+
+
+def test_a_change_of_many_items_that_is_sent_twice_at_once_is_one(site: WebSite) -> None:
+    site.add("davis", "dayton", "keene")
+    asked = {"csrf": site.csrf(), "verb": "run", "q": "da"}
+    form = forms_of(site.post("/confirm", asked).text)[-1] | {"params": '{"days": 3}'}
+    cookie = "; ".join(f"{name}={value}" for name, value in site.client.cookies.items())
+
+    async def sent() -> list[str]:
+        transport = ASGITransport(app=site.app)
+        about: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"cookie": cookie}}
+        async with AsyncClient(transport=transport, **about) as client:
+            answers = await asyncio.gather(*(client.post("/confirm", data=form) for _ in range(2)))
+        return [answer.headers["location"] for answer in answers]
+
+    first, second = site.do(sent)
+    assert first == second
+    site.add("dalton")  # another number matches, which is no reason to ask again
+    assert site.post("/confirm", form).headers["location"] == first
+    while "2 of 2" not in site.get(first).text:
+        pass
+    assert [waiting_params(site, one) for one in ("davis", "dayton")] == [['{"days":3}']] * 2
+    assert waiting_params(site, "dalton") == []
+    assert len(site.do(lambda: actions(site.board, limit=10))) == 1
+
+
 def test_an_edit_changes_what_its_form_changes(site: WebSite) -> None:
     """Two visitors have opened the same form; neither undoes what the other changes."""
     site.add("davis")
