@@ -10,6 +10,8 @@ from blackboard.inputs import number_of
 
 DEFAULT_HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
+QUEUE = 128
+"""Connections that wait to be accepted."""
 
 
 class Endpoint(NamedTuple):
@@ -34,6 +36,24 @@ class Endpoint(NamedTuple):
     def of(self, number: int) -> "Endpoint":
         """The endpoint of the process with this number, counted from 0."""
         return self._replace(port=self.port + number) if self.port else self
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it stands for all addresses of this host in IPv6, `::`, and so in IPv4, too."""
+        return ":" in self.host and set(self.host) <= set("0:")
+
+    def listener(self, field: str) -> socket.socket:
+        """A socket that listens there; of a name, at its address of IPv4. Raises BadInput when the
+        address cannot be used.
+        """
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        is_for_both = self.is_for_all and socket.has_dualstack_ipv6()
+        try:
+            return socket.create_server(
+                self, family=family, backlog=QUEUE, dualstack_ipv6=is_for_both
+            )
+        except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
+            raise self.unusable(field, problem) from None
 
     def unusable(self, field: str, problem: OSError | UnicodeError) -> BadInput:
         """Why a process cannot listen there. A UnicodeError is about a name that no host has."""

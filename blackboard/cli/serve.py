@@ -197,11 +197,7 @@ async def serve(
 
 def listener_on(endpoint: Endpoint) -> socket.socket:
     """A socket that listens at an address. Raises BadInput when it cannot be used."""
-    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    try:
-        listener = socket.create_server(endpoint, family=family, backlog=128)
-    except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
-        raise endpoint.unusable("listen", problem) from None
+    listener = endpoint.listener("listen")
     # Connections inherit it. Without it the second part of an answer waits 40 ms for the
     # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -95,9 +95,13 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
             del connections[task]
             writer.transport.abort()
 
+    # A name may have several addresses: asyncio listens at each.
+    where: dict[str, Any] = {"host": endpoint.host, "port": endpoint.port}
+    if endpoint.is_for_all:
+        where = {"sock": endpoint.listener("metrics")}
     try:
         server = await asyncio.start_server(
-            answer, *endpoint, limit=LARGEST, backlog=MOST_CONNECTIONS
+            answer, limit=LARGEST, backlog=MOST_CONNECTIONS, **where
         )
     except (OSError, UnicodeError) as problem:
         raise endpoint.unusable("metrics", problem) from None

@@ -17,6 +17,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from blackboard.endpoint import QUEUE
 from blackboard.metrics.server import quiet_shortage
 
 LAST_ANSWERS = 5
@@ -30,8 +31,6 @@ STALLED = 30.0
 """Seconds after which a client that takes nothing of its answer may have to make room."""
 ACCEPTED_AT_ONCE = 8
 """Connections that are accepted before others are closed for them."""
-QUEUE = 128
-"""Connections that wait to be accepted."""
 UNFINISHED = (h11.IDLE, h11.SEND_BODY)
 """States of a client whose request has not arrived in full."""
 _log = logging.getLogger("blackboard.web")

@@ -1,6 +1,7 @@
 """The server of metrics answers GET and HEAD, and is kept busy by nothing else."""
 
 import asyncio
+import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from http import HTTPStatus
@@ -56,6 +57,18 @@ def served(story: Callable[[WorkerMetrics, Endpoint], Coroutine[Any, Any, None]]
 
 def get(path: str, *headers: str, method: str = "GET") -> bytes:
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: x", *headers, "", ""]).encode()
+
+
+def test_all_addresses_of_ipv6_stand_for_those_of_ipv4_too() -> None:
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+
+    async def told() -> None:
+        async with serving(pages_of(WorkerMetrics()), Endpoint("::", 0)) as where:
+            for host in ("127.0.0.1", "::1"):
+                assert (await asked(where._replace(host=host), get("/healthz")))[0] == 200
+
+    asyncio.run(told())
 
 
 def test_the_pages_of_a_worker() -> None:
