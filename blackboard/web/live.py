@@ -5,10 +5,14 @@ form of it, and scripts load it anew. Then the stream waits for the snapshot tha
 viewers share, asks the page for its signature, and sends the part when its text is another one. It
 ends with the connection, which browsers keep while their tab is visible, when the visitor signs
 out, or with the server.
+
+Each stream holds a connection, so there are `most_streams` at a time. One more says so, sends the
+part once, and ends: its page, which shows that, opens another one every `QUIET` seconds.
 """
 
 import asyncio
 import hashlib
+import resource
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -33,10 +37,24 @@ SHARE = 5
 """A part is not made anew before so many times as long as it took have passed."""
 STATE_EVERY = 1.0
 """Seconds after which a stream looks again whether it is over, and at what its page depends on."""
+MOST_STREAMS = 500
+"""Streams at a time: half of the connections of `blackboard serve`."""
+AGAIN = 0.5
+"""Seconds after which a page opens a stream again that was cut."""
 MOST_CACHED = 8_000_000
 """Bytes of parts that are kept, with their addresses."""
 STILL_THERE = "event: still-there\ndata:\n\n"
 """An event and no comment: scripts see it, and by its absence that the connection is gone."""
+
+
+def within_descriptors(most: int, *, share: int) -> int:
+    """So many at the most, or one for each `share` files that the process may open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if allowed == resource.RLIM_INFINITY else min(most, allowed // share)
+
+
+def most_streams() -> int:
+    return within_descriptors(MOST_STREAMS, share=4)
 
 
 class Fragment(NamedTuple):
@@ -68,11 +86,11 @@ class Fragments:
         """Bytes of those that are kept."""
 
     @contextmanager
-    def viewed(self) -> Iterator[None]:
-        """Keeps parts while a stream is open."""
+    def viewed(self) -> Iterator[bool]:
+        """Keeps parts while a stream is open; yields whether the stream may stay."""
         self._viewers += 1
         try:
-            yield
+            yield self._viewers <= most_streams()
         finally:
             self._viewers -= 1
             self._drop()
@@ -163,14 +181,19 @@ class _Stream:
     fragments: Fragments
 
     async def events(self) -> AsyncIterator[str | bytes]:
-        site, sent = self.site, ""
+        site = self.site
+        sent = self.request.headers.get("last-event-id", "")
         async with site.snapshot.viewed():
-            with self.fragments.viewed():
-                yield f"event: server\ndata: {site.sessions.mark}\n\n"
+            with self.fragments.viewed() as may_stay:
+                event, again = ("server", AGAIN) if may_stay else ("polled", QUIET)
+                mark = site.sessions.mark
+                yield f"retry: {1000 * again:.0f}\nevent: {event}\ndata: {mark}\n\n"
                 while not self._is_over:
                     state, turn = self._state(), self._turn
                     making = self.fragments.get(site, self.request, self.page, state)
                     while not (await self._is_made(making) or self._is_over):
+                        if not may_stay:
+                            return
                         if self._turn != turn:  # it takes long, as where the store is away
                             turn = self._turn
                             yield STILL_THERE
@@ -183,6 +206,8 @@ class _Stream:
                     else:
                         sent = part.digest
                         yield part.event
+                    if not may_stay:
+                        return
                     del part, making  # else each open stream would hold its part meanwhile
                     await asyncio.sleep(APART)
                     await self._change(made_for, rests_until, turn)

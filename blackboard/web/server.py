@@ -3,12 +3,12 @@
 It holds so many connections that descriptors are left for the store. One whose request does not
 arrive in time is closed. When there are too many, the server closes the one that it has waited for
 longest: for a request, or for the client to take an answer of which it takes nothing. What is being
-answered otherwise goes on, however slowly it is read and however long it lasts, as live pages do.
+answered otherwise goes on, however slowly it is read and however long it lasts, as live pages do,
+which have at most half of the connections (`live.py`).
 """
 
 import asyncio
 import logging
-import resource
 import socket
 from collections.abc import Callable
 
@@ -19,6 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from blackboard.endpoint import QUEUE
 from blackboard.metrics.server import quiet_shortage
+from blackboard.web.live import within_descriptors
 
 LAST_ANSWERS = 5
 """Seconds that answers under way have when the server ends."""
@@ -38,9 +39,7 @@ _log = logging.getLogger("blackboard.web")
 
 def most_connections() -> int:
     """How many connections there may be: at most half of what the process may open."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    is_unlimited = allowed == resource.RLIM_INFINITY
-    return MOST_CONNECTIONS if is_unlimited else min(MOST_CONNECTIONS, allowed // 2)
+    return within_descriptors(MOST_CONNECTIONS, share=2)
 
 
 class PageConnection(H11Protocol):

@@ -250,9 +250,11 @@ class Stream:
 
 @asynccontextmanager
 async def streamed(
-    app: ASGIApp, path: str, query: str = "", *, cookie: str = ""
+    app: ASGIApp, path: str, query: str = "", *, cookie: str = "", seen: str = ""
 ) -> AsyncIterator[Stream]:
-    """The stream of a live page, as for a browser, for the length of a `with`."""
+    """The stream of a live page, as for a browser, for the length of a `with`; `seen` is the id of
+    the last event of an earlier one.
+    """
     found, left = Stream(), asyncio.Event()
     scope = {
         "type": "http",
@@ -264,7 +266,11 @@ async def streamed(
         "raw_path": path.encode(),
         "query_string": query.encode(),
         "root_path": "",
-        "headers": [(b"host", b"127.0.0.1"), (b"cookie", cookie.encode())],
+        "headers": [
+            (b"host", b"127.0.0.1"),
+            (b"cookie", cookie.encode()),
+            (b"last-event-id", seen.encode()),
+        ],
         "client": HERE,
         "server": ("127.0.0.1", 80),
     }

@@ -76,6 +76,16 @@ async def fails(item, ctx):
 """
 
 
+POLLED = """
+from blackboard.cli import main
+from blackboard.web import live
+
+live.MOST_STREAMS, live.QUIET = 0, 1.0
+main()
+"""
+"""A server without a stream for any page. Its pages ask it each second for what is new."""
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     if not Path(CHROMIUM).exists() and not shutil.which("chromium"):
@@ -338,6 +348,27 @@ def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]
     context.close()
     again.process.terminate()
     assert again.ended() == 0
+
+
+def test_a_page_too_many_to_be_live_says_so_and_is_read_now_and_then(
+    browser: Browser, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    serve = ("serve", "--listen", "127.0.0.1:0", "--json")
+    served = place[0].start(*serve, program=("-c", POLLED))
+    eventually(lambda: "url" in served.text, "the pages are served")
+    page.goto(json.loads(served.text.splitlines()[0])["url"])
+    sign = page.locator("a.live")
+    soon(page, lambda: sign.inner_text() == "every 15 s", "it is said", seconds=PATIENCE)
+    for change, holds in ((board.pause, True), (board.resume, False)):
+        change("quick")
+        soon(page, lambda: ("paused" in row(page, "quick")) is holds, "read", seconds=PATIENCE)  # noqa: B023
+        assert sign.inner_text() == "every 15 s"
+    served.process.terminate()
+    assert served.ended() == 0
+    soon(page, lambda: sign.inner_text() == "not connected", "it is gone", seconds=PATIENCE)
+    context.close()
 
 
 def test_what_is_typed_is_sent_to_a_server_that_was_started_anew(

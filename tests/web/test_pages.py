@@ -1732,6 +1732,61 @@ def test_a_stream_says_that_it_is_there_while_its_part_is_made_and_ends_with_the
         site.do(told)
 
 
+def test_a_page_too_many_to_be_live_is_read_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    with served() as site:
+        site.add("davis")
+        site.get("/")
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board") as first:
+                await first.until(lambda sent: bool(sent.events))
+                assert "event: server\n" in first.text
+                async with streamed(site.app, "/live/board") as second:
+                    await second.until(lambda sent: sent.is_over)
+                    assert f"retry: {1000 * live.QUIET:.0f}\nevent: polled\n" in second.text
+                    assert second.events == first.events
+                [seen] = re.findall("^id: (.*)", second.text, re.MULTILINE)
+                async with streamed(site.app, "/live/board", seen=seen) as again:
+                    await again.until(lambda sent: sent.is_over)
+                    assert (again.events, live.STILL_THERE in again.text) == ([], True)
+                await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
+
+                def is_sent(sent: Stream) -> bool:
+                    site.clock.advance(1)
+                    return len(sent.events) > 1
+
+                await first.until(is_sent)
+                async with streamed(site.app, "/live/board", seen=seen) as later:
+                    await later.until(lambda sent: sent.is_over)
+                    assert "<b>1</b>paused" in later.events[0]
+                assert not first.is_over
+            async with streamed(site.app, "/live/board") as other:
+                await other.until(lambda sent: "event: server\n" in sent.text)
+
+        site.do(told)
+
+
+def test_a_page_too_many_does_not_stay_while_the_store_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    monkeypatch.setattr(live, "MOST_STREAMS", 0)
+    with served() as site:
+        site.get("/")
+
+        async def waits(_: Snapshot) -> None:
+            await asyncio.Event().wait()
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board") as stream:
+                await stream.until(lambda sent: sent.is_over)
+                assert "event: polled\n" in stream.text
+
+        monkeypatch.setattr(Snapshot, "fresh", waits)
+        site.do(told)
+
+
 def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

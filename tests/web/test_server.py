@@ -22,7 +22,7 @@ from blackboard import open_blocking
 from blackboard.cli.serve import listener_on
 from blackboard.endpoint import Endpoint
 from blackboard.tables.memory import MemoryTable
-from blackboard.web import server
+from blackboard.web import live, server
 from blackboard.web.server import PageServer, most_connections
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.boards import make_board
@@ -235,6 +235,12 @@ def serving(
     asyncio.run(played())
 
 
+async def board_pages() -> ASGIApp:
+    """The pages of a new board."""
+    clock = PageClock()
+    return door(await make_board(MemoryTable(clock), clock)).web(operator=True)
+
+
 def test_clients_that_send_half_a_request_lock_no_other_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,10 +260,25 @@ def test_clients_that_send_half_a_request_lock_no_other_out(
     serving(story)
 
 
+def test_live_pages_lock_no_other_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 8)
+    monkeypatch.setattr(live, "MOST_STREAMS", 4)
+
+    async def story(found: Served) -> None:
+        for number in range(20):
+            reader, _ = await found.sends(request("/live/board", "Connection: close"))
+            await reader.readuntil(b"event: server\n" if number < 4 else b"event: polled\n")
+            assert number < 4 or await rest(reader)
+        assert (await found.get("/healthz")).endswith(b"ok\n")
+        assert b'"items":0' in await found.get("/api/v1/board")
+
+    serving(story, board_pages)
+
+
 def test_half_of_the_descriptors_are_left_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     for allowed, most in ((256, 128), (1_000_000, 1_000), (-1, 1_000)):
         monkeypatch.setattr("resource.getrlimit", lambda _, allowed=allowed: (allowed, allowed))
-        assert most_connections() == most
+        assert (most_connections(), live.most_streams()) == (most, most // 2)
 
 
 @pytest.mark.parametrize(
@@ -344,10 +365,6 @@ def test_a_shortage_of_descriptors_is_one_line(
 def test_a_client_that_hangs_up_in_its_request_is_no_fault(
     caplog: pytest.LogCaptureFixture, path: str, kind: str
 ) -> None:
-    async def pages() -> ASGIApp:
-        clock = PageClock()
-        return door(await make_board(MemoryTable(clock), clock)).web(operator=True)
-
     async def story(found: Served) -> None:
         headers = (f"Content-Type: {kind}", "Content-Length: 100")
         _, writer = await found.sends(request(path, *headers, method="POST") + "token=x")
@@ -357,7 +374,7 @@ def test_a_client_that_hangs_up_in_its_request_is_no_fault(
         await found.until(lambda: not tasks)
         assert found.statuses == [400]  # reaches no client
 
-    serving(story, pages)
+    serving(story, board_pages)
     assert caplog.records == []
 
 

@@ -100,14 +100,18 @@
   const PATIENCE = 3000; // a connection that is made anew within that is not worth a word
   let heard = Date.now();
   let lost = 0;
+  let polled = false; // the server has no stream for this page: it is asked now and then
 
   const connected = (is) => {
     const link = document.querySelector("a.live:not(.paused)");
-    if (!link || link.classList.contains("away") === !is) return;
+    const state = !is ? "not connected" : polled ? "every 15 s" : "live";
+    if (!link || link.lastElementChild.textContent === state) return;
     link.classList.toggle("away", !is);
-    link.lastElementChild.textContent = is ? "live" : "not connected";
+    link.classList.toggle("polled", is && polled);
+    link.lastElementChild.textContent = state;
     link.dataset.title ??= link.title;
-    link.title = is ? link.dataset.title : `As it was at ${formatter().format(new Date(heard))}`;
+    link.title = !is ? `As it was at ${formatter().format(new Date(heard))}`
+      : polled ? "Too many pages are open for this one to be live" : link.dataset.title;
   };
 
   let server = null; // the mark of the one that was heard
@@ -129,9 +133,12 @@
 
   const hears = (event) => {
     [heard, lost] = [Date.now(), 0];
-    connected(true);
     const { message } = event.detail;
-    if (message?.event === "server") server = message.data;
+    if (message?.event === "server" || message?.event === "polled") {
+      server = message.data;
+      polled = message.event === "polled";
+    }
+    connected(true);
     if (!isOfAnother()) return;
     // One tab after another: each cookie makes the forms of the one before invalid.
     if (navigator.locks) navigator.locks.request("renew", renew);
@@ -311,7 +318,7 @@
       loses();
     });
     document.addEventListener("htmx:sse:before:connection", (event) => {
-      if (event.detail.connection.attempt) loses();
+      if (event.detail.connection.attempt && !polled) loses();
     });
     for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) document.addEventListener(kind, brush);
     document.addEventListener("dragstart", (event) => event.target.closest?.(".picture") && event.preventDefault());
