@@ -463,10 +463,12 @@ def test_texts_of_items_are_text(page: Page, place: tuple[Site, str]) -> None:
     assert "onerror" in page.locator("main").inner_text()
 
 
-def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
+def test_axe_finds_nothing_serious_and_neither_a_narrow_screen_nor_large_text_scrolls(
     browser: Browser, place: tuple[Site, str]
 ) -> None:
-    """All rules and a narrow screen in light colours; in dark ones the rule about colours."""
+    """All rules and a narrow screen in light colours; in dark ones the rule about colours. Text is
+    twice as large where a person has told the browser so.
+    """
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce")
     context.add_init_script(AXE_SCRIPT)
     page = context.new_page()
@@ -483,6 +485,10 @@ def test_axe_finds_nothing_serious_and_a_narrow_screen_does_not_scroll(
         page.set_viewport_size({"width": 360, "height": 740})
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
         page.set_viewport_size({"width": 1280, "height": 800})
+        page.evaluate("document.documentElement.style.fontSize = '200%'")
+        assert page.evaluate("getComputedStyle(document.body).fontSize") == "28px"
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), where
+        page.evaluate("document.documentElement.style.fontSize = ''")
 
     hostile = quote(HOSTILE)
     others = (f"run?id={hostile}&fence=1", f"item?id={hostile}&done=edit", "report?id=slow")
