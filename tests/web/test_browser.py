@@ -564,6 +564,25 @@ def test_keys_search_move_and_open(page: Page, place: tuple[Site, str]) -> None:
     page.wait_for_url("**/item?id=*")
 
 
+def test_what_is_focused_by_keys_is_not_covered_by_the_bars_that_stay(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    """Those with the pages at the top, and with what can be done to items at the bottom."""
+    covered = """() => {
+        const [element, bulk] = [document.activeElement, document.querySelector(".bulk")];
+        if (!element.closest("main") || bulk.contains(element)) return "";
+        const top = document.querySelector(".top").getBoundingClientRect();
+        const [box, low] = [element, bulk].map((one) => one.getBoundingClientRect());
+        return box.bottom <= top.bottom || box.top >= low.top ? element.outerHTML : "";
+    }"""
+    page.set_viewport_size({"width": 1000, "height": 400})
+    page.goto(place[1])
+    for key in ("Tab", "Shift+Tab"):
+        for _ in range(60):
+            page.keyboard.press(key)
+            assert page.evaluate(covered) == ""
+
+
 def test_a_finger_that_scrolls_over_a_timeline_does_not_zoom_it_at_its_next_tap(
     page: Page, place: tuple[Site, str]
 ) -> None:
