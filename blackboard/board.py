@@ -614,9 +614,9 @@ class Board(OfOneProcess):
         when the item runs.
         """
         mark = await mark_now(self._table, reason, by=by)
-        done = await rename(
-            self._table, inputs.check_id(item_id), inputs.check_new_id(new_id), mark
-        )
+        inputs.check_id(item_id)
+        inputs.check_new_id(new_id, "new_id")
+        done = await rename(self._table, item_id, new_id, mark)
         if done.changed:
             await self._record("rename", item_id, by=by, reason=reason, detail=f"to {new_id}")
         return await self._after_change(done.item)

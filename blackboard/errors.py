@@ -71,8 +71,10 @@ class MissingRun(Missing):
 class AlreadyThere(BadInput):
     """An item with this id is on the board."""
 
-    def __init__(self, item_id: str, remedy: str = "`blackboard edit` changes it") -> None:
-        super().__init__("id", f"{item_id!r} is on this board already", remedy)
+    def __init__(
+        self, item_id: str, remedy: str = "`blackboard edit` changes it", *, field: str = "id"
+    ) -> None:
+        super().__init__(field, f"{item_id!r} is on this board already", remedy)
 
 
 class NoneInState(BadInput):

@@ -46,21 +46,21 @@ LARGEST_PARAMS = 1 << 20
 """Bytes of JSON that params must stay below, in any store."""
 
 
-def check_id(text: str) -> str:
+def check_id(text: str, field: str = "id") -> str:
     """Refuses an id that is empty or too long, or that cannot be written as UTF-8."""
     if not text:
-        raise BadInput("id", "it is empty", "give the item a name")
-    return check_text("id", text)
+        raise BadInput(field, "it is empty", "give the item a name")
+    return check_text(field, text)
 
 
-def check_new_id(text: str) -> str:
+def check_new_id(text: str, field: str = "id") -> str:
     """Refuses what `check_id` and `check_looks` do, and an id that commands read as a pattern of
     many ids. (? and [ are in addresses, and match little else.)
     """
-    check_looks("id", check_id(text))
+    check_looks(field, check_id(text, field))
     if "*" in text or is_label(text) or state_in(text):
         problem = f"{text!r} would mean other items in commands"
-        raise BadInput("id", problem, "leave out *, or tag:, owner:, type:, state: before it")
+        raise BadInput(field, problem, "leave out *, or tag:, owner:, type:, state: before it")
     return text
 
 
@@ -71,7 +71,7 @@ def check_looks(field: str, text: str) -> str:
     if text != text.strip():
         raise BadInput(field, f"{text!r} has blanks at its ends", "leave them out")
     if not is_normalized("NFC", text):
-        looks = f"{text!r} looks like another {field}"
+        looks = f"{text!r} looks like another one"
         problem = f"{looks}: its characters are not in Unicode's form NFC"
         raise BadInput(field, problem, f"{normalize('NFC', text)!a} is")
     return text

@@ -341,7 +341,7 @@ def rename_command(*, chosen: Chosen, item_id: str, new_id: str) -> int:
     """
     session = Session.start(chosen).with_defaults(changes=True)
     check_id(item_id)
-    check_new_id(new_id)
+    check_new_id(new_id, "new_id")
 
     async def work() -> int:
         async with session.board() as board:

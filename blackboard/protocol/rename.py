@@ -65,7 +65,7 @@ async def rename(board: BoardTable, item_id: str, new_id: str, mark: Mark) -> Ch
     """
     check_not_made(board.name)
     if new_id == item_id:
-        raise BadInput("id", "it is the same", "give another one")
+        raise BadInput("new_id", "it is the same", "give another one")
     renaming = _Renaming(board, item_id, new_id, mark, began=await board.table.now())
     while True:
         await renaming.tries.begin()
@@ -96,7 +96,7 @@ class _Renaming:
                 check_version(item)
         is_done = not _is_there(old) and new is not None and is_copied(new, self._old_id)
         if _is_there(new) and not (is_done or self._is_unfinished(new)):
-            raise AlreadyThere(self._new_id, "choose another name")
+            raise AlreadyThere(self._new_id, "choose another name", field="new_id")
         if not _is_there(old):
             return await self._finish(old, new)
         self._was_there = True

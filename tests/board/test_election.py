@@ -1108,7 +1108,7 @@ def test_what_cannot_be_is_refused_without_a_loop_too(tmp_path: Path) -> None:
             board.election("")
         with pytest.raises(BadInput, match=r"^name: 'report ' has blanks at its ends"):
             board.election("report ")
-        with pytest.raises(BadInput, match=r"^name: .* looks like another name: .*NFC"):
+        with pytest.raises(BadInput, match=r"^name: .* looks like another one: .*NFC"):
             board.election("e\u0301t\u00e9")
         with pytest.raises(BadInput, match=r"^name: .* is not UTF-8 text"):
             board.election("\udc80")

@@ -490,6 +490,10 @@ def test_what_is_not_there_is_404(client: TestClient) -> None:
 def test_a_refusal_names_what_a_program_can_do_here(paged: PagedBoard, client: TestClient) -> None:
     taken = client.post(f"{ROOT}/rename", json={"id": "davis", "new_id": ODD})
     assert error(taken, 409)["remedy"] == "choose another name"
+    assert error(taken, 409)["field"] == "new_id"
+    for refused in ("davis", "a*", " a", ""):
+        answer = client.post(f"{ROOT}/rename", json={"id": "davis", "new_id": refused})
+        assert error(answer, 400)["field"] == "new_id"
     paged.do(paged.board.add, "still", "feed", every="1h")
     paged.do(paged.board.pause, "still")
     asked = [
