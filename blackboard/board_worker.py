@@ -251,10 +251,9 @@ class BoardWorker(OfOneProcess):
         self._check_loop()
         if self._task is not None:
             raise BlackboardError(ONCE)
-        await sigterm.exit_if_ending()
+        self._block = sigterm.OfTask()
         await self._group.__aenter__()
         self._task = self._group.create_task(self.work())
-        self._block = sigterm.OfTask()
         sigterm.catch(self._block)
         return self
 

@@ -242,7 +242,6 @@ class Election(OfOneProcess):
         self._check_loop()
         if self._block is not None:
             raise BlackboardError("an election is entered once: ask the board for another one")
-        await sigterm.exit_if_ending()
         self._check_board()
         self._board = await leaders.open_elections(self._main, create=True)
         await self._added()

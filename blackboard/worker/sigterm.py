@@ -8,19 +8,12 @@ import asyncio
 import os
 import signal
 import threading
-from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
-
-from blackboard.tasks import drop_error
+from weakref import WeakSet
 
 EXIT_CODE = 128 + signal.SIGTERM
 """The exit code of a program that SIGTERM has ended."""
-CLEAN_UP_WITHIN = 60.0
-"""Seconds for which a task that goes on waits, at its next block, for the others to clean up. One
-of them may wait for this task itself.
-"""
 
 
 class Block:
@@ -45,13 +38,19 @@ class OfTask(Block):
     """The body of an `async with` that a task has just entered."""
 
     def __init__(self) -> None:
+        """Raises SystemExit where SIGTERM has ended another block of this task: one that catches
+        that and goes on, as in a loop, would not end.
+        """
         self._loop = asyncio.get_running_loop()
-        self.task = asyncio.current_task()
+        self._task = asyncio.current_task()
+        if self._task is not None and self._task in _ending:
+            self._task.remove_done_callback(_exit_with_the_last)
+            raise SystemExit(EXIT_CODE)
 
     def terminate(self) -> bool:
         """Cancels the task, as asyncio does at Ctrl-C."""
-        assert self.task is not None
-        if not (self._loop.is_running() and self.task.cancel()):
+        assert self._task is not None
+        if not (self._loop.is_running() and self._task.cancel()):
             return False
         self._loop.call_soon_threadsafe(lambda: None)  # it may wait for its sockets
         self.is_terminated = True
@@ -61,57 +60,22 @@ class OfTask(Block):
         """Ends the program by SystemExit, out of its loop, when the task has ended, and those of
         all other blocks that SIGTERM ends: they may have to clean up.
         """
-        assert self.task is not None
-        _ending.add(self.task)
-        self.task.add_done_callback(_exit_with_the_last)
-
-
-async def exit_if_ending() -> None:
-    """Before a block is entered. Where SIGTERM has ended another block of this task, raises
-    SystemExit when all other tasks have ended whose blocks it ends: one that catches its
-    cancellation and goes on, as in a loop, would not end.
-    """
-    task = asyncio.current_task()
-    if task is None or task not in _ending:
-        return
-    last = _waiting[task] = asyncio.Event()
-    try:
-        if not _all_have_ended():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLEAN_UP_WITHIN):
-                    await last.wait()
-    finally:
-        _waiting.pop(task, None)  # a task that is destroyed is in no such dictionary any more
-    task.remove_done_callback(_exit_with_the_last)
-    task.add_done_callback(drop_error)
-    raise SystemExit(EXIT_CODE)
+        assert self._task is not None
+        _ending.add(self._task)
+        self._task.add_done_callback(_exit_with_the_last)
 
 
 def _exit_with_the_last(task: asyncio.Task[Any]) -> None:
-    if task not in _ending or not _all_have_ended():
-        return
-    # Where this was the loop's own task, no other has another turn.
-    if _waiting and not getattr(task.get_loop(), "_stopping", False):
-        next(iter(_waiting.values())).set()
-        return
-    # Once: several may end in one turn, and the loop closes what is left.
-    _ending.difference_update([ended for ended in _ending if ended.done()])
-    raise SystemExit(EXIT_CODE)
-
-
-def _all_have_ended() -> bool:
-    """Whether all tasks have ended whose blocks SIGTERM ends, or wait at their next block."""
-    blocks = [block for block in tuple(_blocks) if isinstance(block, OfTask)]
-    tasks = [*_ending, *(block.task for block in blocks if block.is_terminated)]
-    return all(task is None or task.done() or task in _waiting for task in tasks)
+    if not task.cancelled() and isinstance(task.exception(), SystemExit):
+        return  # it ends the program by itself
+    all_left = not any(block.is_terminated for block in tuple(_blocks))
+    if task in _ending and all_left and all(other.done() for other in tuple(_ending)):
+        _ending.clear()  # once: several may end in one turn, and the loop closes what is left
+        raise SystemExit(EXIT_CODE)
 
 
 _ending = WeakSet[asyncio.Task[Any]]()
 """The tasks whose block SIGTERM has ended, and that have left it. The program ends with them."""
-_waiting = WeakKeyDictionary[asyncio.Task[Any], asyncio.Event]()
-"""Those that have caught the cancellation, and are about to enter their next block. The event is
-set when all others have ended.
-"""
 _blocks = WeakSet[Block]()
 """Those that end at SIGTERM. Weak: a block may never be left."""
 
@@ -156,12 +120,9 @@ async def leave(
         await group.__aexit__(type(cancelled) if cancelled else None, cancelled, traceback)
     except BaseExceptionGroup as problems:
         raise problems.exceptions[0] from None
-    except asyncio.CancelledError:
-        if block.is_terminated:
+    finally:
+        if block.is_terminated:  # also where what is inside has caught the cancellation
             block.end_program()
-        raise
-    if block.is_terminated:  # what is inside has caught the cancellation
-        block.end_program()
 
 
 def reset() -> None:
