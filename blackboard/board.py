@@ -140,7 +140,8 @@ async def open_board(
         handlers=registry_of(handlers) or load(declared.board.jobs, folder),
     )
     async with AsyncExitStack() as stack:
-        # One generator: at its end asyncio closes all that are left, each while the others close.
+        # At the end of a loop asyncio closes all generators that are open at the same time: of
+        # several, one inside the other, the store would be closed before its board.
         yield await _entered(stack, location, create=create, shards=shards)
 
 

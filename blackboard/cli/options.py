@@ -287,7 +287,7 @@ def jobs_option(line: str) -> Decorator:
     return click.option("--jobs", multiple=True, metavar="JOBS", shell_complete=complete, help=line)
 
 
-_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?|\.[0-9]+)")
 
 
 def is_number(text: str) -> bool:

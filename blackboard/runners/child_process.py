@@ -18,7 +18,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import msgspec
 
@@ -270,11 +270,15 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
     # -u, also for C's stdout: output is in the pipe before the result is in the socket, and before
     # a crash.
     command = python("-u", "-X", "faulthandler", "-c", main)
-    ours, pair = socket.socketpair()
-    with pair:  # 0 to 2 are free where this program has closed its own: the child's are others
-        theirs = socket.socket(fileno=fcntl.fcntl(pair.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
-    output, printed = os.pipe()
-    try:
+    with ExitStack() as kept, ExitStack() as passed:
+        ours, pair = socket.socketpair()
+        kept.callback(ours.close)
+        with pair:  # 0 to 2 are free where this program has closed its own: the child's are others
+            theirs = socket.socket(fileno=fcntl.fcntl(pair.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
+        passed.callback(theirs.close)
+        output, printed = os.pipe()
+        kept.callback(os.close, output)
+        passed.callback(os.close, printed)
         # In the loop's own thread: the kernel kills the child when the thread that started it ends.
         process = subprocess.Popen(  # noqa: S603 - our own program, no shell
             [*command, str(theirs.fileno()), str(os.getpid()), __version__],
@@ -285,13 +289,7 @@ def _spawn() -> tuple[subprocess.Popen[bytes], socket.socket, int]:
             env=child_environment(os.environ),
             start_new_session=True,
         )
-    except BaseException:
-        ours.close()
-        os.close(output)
-        raise
-    finally:
-        theirs.close()
-        os.close(printed)
+        kept.pop_all()
     os.set_blocking(output, False)
     ours.setblocking(False)
     return process, ours, output

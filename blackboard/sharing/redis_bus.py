@@ -426,7 +426,9 @@ class _PlainConnection(_Resolving):
             ends = isinstance(problem.__context__, OSError) or "closed by server" in str(problem)
             if not ends:  # Redis has refused
                 raise
-            raise RedisConnectionError(f"{problem} (rediss:// is for a port with TLS)") from None
+            raise RedisConnectionError(
+                f"{problem} (is it a port with TLS? rediss:// then)"
+            ) from None
 
 
 class _TlsConnection(_Resolving, SSLConnection):
@@ -440,7 +442,9 @@ class _TlsConnection(_Resolving, SSLConnection):
         try:
             await super()._connect()
         except ConnectionAbortedError as problem:
-            raise RedisConnectionError(f"{problem} (redis:// is for a port without TLS)") from None
+            raise RedisConnectionError(
+                f"{problem} (is it a port without TLS? redis:// then)"
+            ) from None
 
 
 async def _cancelled(*tasks: asyncio.Task[None]) -> None:

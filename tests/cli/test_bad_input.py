@@ -240,6 +240,11 @@ def test_a_price_and_the_seconds_of_a_watch_are_numbers_as_a_person_types_them(
     refused(town, ["show", "--watch", text, "davis"], "watch: ", "say the seconds")
 
 
+@pytest.mark.of_sqlite("no store is asked")
+def test_a_number_need_not_begin_with_a_nought(town: CommandLine) -> None:
+    assert town("cost", "--price", ".036").out == town("cost", "--price", "0.036").out
+
+
 @pytest.mark.of_sqlite("refused before a store is asked")
 @pytest.mark.parametrize("verb", ["pause", "resume", "ack", "cancel", "unlock", "run", "rm"])
 def test_a_reason_that_no_row_can_have(town: CommandLine, verb: str) -> None:
