@@ -6,8 +6,8 @@ viewers share, asks the page for its signature, and sends the part when its text
 ends with the connection, which browsers keep while their tab is visible, when the visitor signs
 out, or with the server.
 
-Each stream holds a connection, so there are `most_streams` at a time. One more says so, sends the
-part once, and ends: its page, which shows that, opens another one every `QUIET` seconds.
+Each stream holds a connection, so there are `most_streams` at a time. A page for which there is no
+stream is polled: its script asks for the part every `QUIET` seconds, and the answer ends with it.
 """
 
 import asyncio
@@ -181,36 +181,52 @@ class _Stream:
     fragments: Fragments
 
     async def events(self) -> AsyncIterator[str | bytes]:
-        site = self.site
-        sent = self.request.headers.get("last-event-id", "")
-        async with site.snapshot.viewed():
+        async with self.site.snapshot.viewed():
             with self.fragments.viewed() as may_stay:
                 event, again = ("server", AGAIN) if may_stay else ("polled", QUIET)
-                mark = site.sessions.mark
+                mark = self.site.sessions.mark
                 yield f"retry: {1000 * again:.0f}\nevent: {event}\ndata: {mark}\n\n"
-                while not self._is_over:
-                    state, turn = self._state(), self._turn
-                    making = self.fragments.get(site, self.request, self.page, state)
-                    while not (await self._is_made(making) or self._is_over):
-                        if not may_stay:
-                            return
-                        if self._turn != turn:  # it takes long, as where the store is away
-                            turn = self._turn
-                            yield STILL_THERE
-                    if not making.done():
-                        return
-                    part = making.result()
-                    made_for, rests_until = part.of, part.rests_until
-                    if part.digest == sent or (not sent and made_for != state):
-                        yield STILL_THERE  # the page as it was loaded may be newer than the part
-                    else:
-                        sent = part.digest
-                        yield part.event
-                    if not may_stay:
-                        return
-                    del part, making  # else each open stream would hold its part meanwhile
-                    await asyncio.sleep(APART)
-                    await self._change(made_for, rests_until, turn)
+                async for said in self._live() if may_stay else self._polled():
+                    yield said
+
+    async def _live(self) -> AsyncIterator[str | bytes]:
+        """The part, and each other one that it becomes."""
+        sent = self._seen
+        while not self._is_over:
+            state, turn = self._state(), self._turn
+            making = self.fragments.get(self.site, self.request, self.page, state)
+            while not (await self._is_made(making) or self._is_over):
+                if self._turn != turn:  # it takes long, as where the store is away
+                    turn = self._turn
+                    yield STILL_THERE
+            if not making.done():
+                return
+            part = making.result()
+            made_for, rests_until = part.of, part.rests_until
+            if part.digest == sent or (not sent and made_for != state):
+                yield STILL_THERE  # the page as it was loaded may be newer than the part
+            else:
+                sent = part.digest
+                yield part.event
+            del part, making  # else each open stream would hold its part meanwhile
+            await asyncio.sleep(APART)
+            await self._change(made_for, rests_until, turn)
+
+    async def _polled(self) -> AsyncIterator[str | bytes]:
+        """The part, unless the page has it, or it takes too long."""
+        clock, state = self.site.board.clock, self._state()
+        ends = clock.monotonic() + QUIET
+        making = self.fragments.get(self.site, self.request, self.page, state)
+        while not (await self._is_made(making) or self._is_over or clock.monotonic() >= ends):
+            pass
+        part = making.result() if making.done() else None
+        is_new = part and part.digest != self._seen and (self._seen or part.of == state)
+        yield part.event if part and is_new else STILL_THERE
+
+    @property
+    def _seen(self) -> str:
+        """The digest of the part that the page has; "": it shows what it was loaded with."""
+        return self.request.headers.get("last-event-id", "")
 
     async def _is_made(self, making: asyncio.Future[Fragment]) -> bool:
         """Whether a part is there, for which it waits a moment."""

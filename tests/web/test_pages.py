@@ -1780,10 +1780,32 @@ def test_a_page_too_many_does_not_stay_while_the_store_is_away(
 
         async def told() -> None:
             async with streamed(site.app, "/live/board") as stream:
+                await stream.until(lambda sent: "event: polled\n" in sent.text)
+                site.clock.advance(live.QUIET)
                 await stream.until(lambda sent: sent.is_over)
-                assert "event: polled\n" in stream.text
+                assert (stream.events, live.STILL_THERE in stream.text) == ([], True)
 
         monkeypatch.setattr(Snapshot, "fresh", waits)
+        site.do(told)
+
+
+def test_a_page_too_many_waits_for_a_part_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "STATE_EVERY", 0.01)
+    monkeypatch.setattr(live, "MOST_STREAMS", 0)
+    fresh = Snapshot.fresh
+    with served() as site:
+        site.get("/")
+
+        async def slowly(of: Snapshot) -> None:
+            await asyncio.sleep(20 * live.STATE_EVERY)
+            await fresh(of)
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board") as stream:
+                await stream.until(lambda sent: sent.is_over)
+                assert len(stream.events) == 1
+
+        monkeypatch.setattr(Snapshot, "fresh", slowly)
         site.do(told)
 
 
