@@ -214,14 +214,13 @@ class _Stream:
 
     async def _polled(self) -> AsyncIterator[str | bytes]:
         """The part, unless the page has it, or it takes too long."""
-        clock, state = self.site.board.clock, self._state()
+        clock = self.site.board.clock
         ends = clock.monotonic() + QUIET
-        making = self.fragments.get(self.site, self.request, self.page, state)
+        making = self.fragments.get(self.site, self.request, self.page, self._state())
         while not (await self._is_made(making) or self._is_over or clock.monotonic() >= ends):
             pass
         part = making.result() if making.done() else None
-        is_new = part and part.digest != self._seen and (self._seen or part.of == state)
-        yield part.event if part and is_new else STILL_THERE
+        yield part.event if part and part.digest != self._seen else STILL_THERE
 
     @property
     def _seen(self) -> str:

@@ -1809,6 +1809,31 @@ def test_a_page_too_many_waits_for_a_part_that_takes_long(monkeypatch: pytest.Mo
         site.do(told)
 
 
+def test_a_page_too_many_is_sent_a_part_that_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names no part as its own before it was sent one, so it would be sent none for long."""
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    with served() as site:
+        fragment, sites = Site.fragment, list[Site]()
+
+        def slowly(of: Site, request: Request, page: WebPage) -> str:
+            sites.append(of)
+            site.clock.advance(1)
+            return fragment(of, request, page)
+
+        async def told() -> None:
+            async with streamed(site.app, "/live/board") as first:
+                await first.until(lambda sent: bool(sent.events))
+                await pause(site.board, "davis", Mark(by="ann", at=site.clock.now()))
+                await sites[0].snapshot.look()
+                async with streamed(site.app, "/live/board") as second:
+                    await second.until(lambda sent: sent.is_over)
+                    assert second.events == first.events
+
+        monkeypatch.setattr(Site, "fragment", slowly)
+        site.add("davis")
+        site.do(told)
+
+
 def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
