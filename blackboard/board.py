@@ -562,7 +562,13 @@ class Board(OfOneProcess):
         if asked.changed:
             names = ", ".join(param_names(once))
             await self._record("run", item_id, by=by, reason=reason, detail=names)
-        return AskedRun(id=item_id, due=asked.slot, ahead=asked.ahead, joined=asked.joined)
+        return AskedRun(
+            id=item_id,
+            due=asked.slot,
+            ahead=asked.ahead,
+            joined=asked.joined,
+            changed=asked.changed,
+        )
 
     @_change
     async def pause(self, item_id: str, *, reason: str = "", by: str = "") -> BoardItem:

@@ -166,7 +166,9 @@ class AskedRun(Struct, frozen=True, kw_only=True):
     ahead: int
     """Runs of the item that come before it, the running one included."""
     joined: bool
-    """Whether one run is for this request and for an earlier one."""
+    """Whether the run is for another request, too, or is a retry."""
+    changed: bool
+    """False: it was asked for by the same trigger before, and there is no second run."""
 
 
 class BoardAction(Struct, frozen=True, kw_only=True):

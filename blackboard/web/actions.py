@@ -30,6 +30,7 @@ from blackboard.errors import BadInput, BlackboardError
 from blackboard.inputs import check_keys, number_of
 from blackboard.phrases import plural
 from blackboard.protocol.actions import Done, param_names, recording_action
+from blackboard.records import AskedRun
 from blackboard.table import TableError
 from blackboard.tasks import in_turns, until_one_ends
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
@@ -85,7 +86,7 @@ class ItemVerb(NamedTuple):
 
     fields: tuple[str, ...]
     """What is said of it besides the item and a reason, by the names of `FIELDS`."""
-    done: str
+    said: str
     """What the page of the item says then."""
     words: str
     """What is done to many items; "": it is for one."""
@@ -102,9 +103,10 @@ VERBS: Mapping[str, ItemVerb] = {
     "rename": ItemVerb(("new_id",), "It was renamed.", ""),
     "remove": ItemVerb((), "It was removed.", ""),
 }
-JOINED = "joined"
-DONE = {name: verb.done for name, verb in VERBS.items()} | {
-    JOINED: "It was requested before: one run is for both requests."
+SAID = {name: verb.said for name, verb in VERBS.items()} | {
+    "joined": "A run was requested: one run is for this request and for one that waits already.",
+    "again": "A run was asked for by this form before: there is no second run. Load the page anew"
+    " to ask for one.",
 }
 """What the page of an item says of what was done, by how its address names that."""
 OF_MANY = {name: verb.words for name, verb in VERBS.items() if verb.words}
@@ -125,7 +127,7 @@ def fence_in(form: Form) -> int | None:
     return fence
 
 
-def request_name(form: Form) -> str:
+def request_in(form: Form) -> str:
     """The name of the request that a form makes, the same where it is sent once more as it was; ""
     for one without a nonce, which no page has made.
     """
@@ -172,7 +174,7 @@ def options_in(form: Form) -> dict[str, Any]:
 
 FIELDS: Mapping[str, Callable[[Form], Mapping[str, Any]]] = {
     "params": lambda form: {"params": params_in(form.get("params", ""))},
-    "trigger": lambda form: {"trigger": request_name(form)},
+    "trigger": lambda form: {"trigger": request_in(form)},
     "fence": lambda form: {"fence": fence_in(form)},
     "options": options_in,
     "new_id": lambda form: {"new_id": form.get("new_id", "").strip()},
@@ -219,8 +221,9 @@ async def act(site: Site, request: Request) -> Response:
     item_id = of_field(form.get("id", ""))
     arguments = arguments_in(verb, form)
     done = await do(site, request, verb, item_id, arguments)
-    said = JOINED if getattr(done, "joined", False) else verb
-    query = urlencode({"id": arguments.get("new_id", item_id), "done": said})
+    if isinstance(done, AskedRun) and done.joined:
+        verb = "joined" if done.changed else "again"
+    query = urlencode({"id": arguments.get("new_id", item_id), "done": verb})
     return RedirectResponse(f"{root_of(request.scope)}/item?{query}", 303)
 
 
@@ -238,8 +241,8 @@ async def do(
 
 @dataclass(slots=True, kw_only=True)
 class BulkChange:
-    number: str
-    """By which its page is found: another process has the same only where a form came to both."""
+    request: str
+    """The name of the request for it, by which the process that does it finds its page."""
     verb: str
     by: str
     ids: Sequence[str]
@@ -267,14 +270,14 @@ class BulkChange:
 
 
 class BulkChanges:
-    """The latest changes of many items, by number."""
+    """The latest changes of many items, by the names of their requests."""
 
     def __init__(self) -> None:
         self._latest: dict[str, BulkChange] = {}
         self._starting = asyncio.Lock()
 
-    def get(self, number: str) -> BulkChange | None:
-        return self._latest.get(number)
+    def get(self, request: str) -> BulkChange | None:
+        return self._latest.get(request)
 
     async def start(
         self,
@@ -282,7 +285,7 @@ class BulkChanges:
         ids: Sequence[str],
         arguments: Mapping[str, Any],
         *,
-        number: str,
+        request: str,
         verb: str,
         by: str,
     ) -> BulkChange:
@@ -290,7 +293,7 @@ class BulkChanges:
         now. Raises TableError where the store does not take the record.
         """
         async with self._starting:
-            if (begun := self._latest.get(number)) is not None:
+            if (begun := self._latest.get(request)) is not None:
                 return begun
             entries = site.snapshot.entries
             fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
@@ -302,9 +305,9 @@ class BulkChanges:
             changed = await ending.enter_async_context(recording)
             changed.details.extend(_details(verb, arguments))
             change = BulkChange(
-                number=number, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
+                request=request, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
             )
-            self._latest[number] = change
+            self._latest[request] = change
             for old in list(self._latest)[:-KEPT]:
                 if self._latest[old].is_over:
                     del self._latest[old]
@@ -371,7 +374,7 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     form = await checked_form(site, request)
     verb = form.get("verb", "")
     check_verb(verb, OF_MANY)
-    name = request_name(form)
+    name = request_in(form) or site.board.chance.nonce()
     if bulk.get(name) is not None:
         return _to_bulk(request, name)
     # Each once; an empty one does not stand for all items.
@@ -385,9 +388,9 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
         arguments = arguments_in(verb, form)
-        number, by = name or site.board.chance.nonce(), name_of(request)
-        await bulk.start(site, chosen, arguments, number=number, verb=verb, by=by)
-        return _to_bulk(request, number)
+        by = name_of(request)
+        await bulk.start(site, chosen, arguments, request=name, verb=verb, by=by)
+        return _to_bulk(request, name)
     page = WebPage(
         template="confirm.html",
         title=OF_MANY[verb].capitalize(),
@@ -410,15 +413,15 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     return site.answer(request, page)
 
 
-def _to_bulk(request: Request, number: str) -> Response:
-    return RedirectResponse(f"{root_of(request.scope)}/bulk?number={number}", 303)
+def _to_bulk(request: Request, name: str) -> Response:
+    return RedirectResponse(f"{root_of(request.scope)}/bulk?request={name}", 303)
 
 
 async def bulk_page(site: Site, bulk: BulkChanges, request: Request) -> Response:
     """How far a change of many items is. Raises BadInput."""
-    change = bulk.get(request.query_params.get("number", ""))
+    change = bulk.get(request.query_params.get("request", ""))
     if change is None:
         problem = "it was long ago, or another process of the server does it"
-        raise BadInput("number", problem, "the board shows what it has done")
+        raise BadInput("request", problem, "the board shows what it has done")
     page = WebPage(template="bulk.html", title=change.words.capitalize(), values={"change": change})
     return site.answer(request, page)

@@ -40,7 +40,7 @@ from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.words import describe
 from blackboard.spec import RunSettings, decode_spec
 from blackboard.tasks import in_thread
-from blackboard.web.actions import DONE, EDITABLE, OF_MANY, VERBS
+from blackboard.web.actions import EDITABLE, OF_MANY, SAID, VERBS
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
 from blackboard.web.site import Site, WebPage
@@ -128,7 +128,7 @@ async def item_page(site: Site, request: Request) -> WebPage:
     runs = [run async for run in site.board.runs(item.id, limit=RUNS_OF_AN_ITEM)]
     usual = percentile(sorted(run.duration for run in runs), 50)
     slow_from = SLOW * usual if usual > 1.0 else inf
-    done = DONE.get(request.query_params.get("done", ""), "")
+    done = SAID.get(request.query_params.get("done", ""), "")
     if item.state is State.REMOVED:
         return WebPage(
             template="removed.html",

@@ -113,13 +113,13 @@ def test_what_is_done_is_not_answered_as_a_failure_of_the_store(
             patched.setattr("blackboard.board.read_one", away)
             asked = {"id": "davis", "trigger": "order-7"}
             first = site.client.post(f"{ROOT}/run", json=asked)
-            assert (first.status_code, first.json()["joined"]) == (200, False)
+            assert (first.status_code, first.json()["changed"]) == (200, True)
             paused = site.client.post(f"{ROOT}/pause", json={"id": "davis"})
             assert (paused.status_code, paused.json()["state"]) == (200, "paused")
             resumed = site.client.post(f"{ROOT}/resume", json={"id": "davis"})
             assert resumed.status_code == 200
         again = site.client.post(f"{ROOT}/run", json=asked)
-        assert (again.status_code, again.json()["joined"]) == (200, True)
+        assert (again.status_code, again.json()["changed"]) == (200, False)
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,7 @@ def test_nonsense_in_forms(odd: WebSite) -> None:
         answer = odd.post("/act/run", {"csrf": csrf, "id": "davis", "params": text})
         assert answer.status_code == 400
     assert odd.post("/confirm", {"csrf": csrf, "verb": "remove"}).status_code == 400
-    assert odd.get(f"/bulk?number={'9' * 5000}").status_code == 400
+    assert odd.get(f"/bulk?request={'9' * 5000}").status_code == 400
 
 
 def test_the_zone_of_a_cookie(odd: WebSite) -> None:
@@ -539,13 +539,21 @@ def test_a_form_that_is_sent_once_more_requests_no_second_run(site: WebSite) -> 
     form = fields_of(site.get("/item?id=davis").text, "do-run") | {"params": '{"days": 3}'}
     assert site.post("/act/run", form).headers["location"] == "/item?id=davis&done=run"
     again = site.post("/act/run", form).headers["location"]
-    assert "one run is for both requests" in site.get(again).text
+    assert "by this form before: there is no second run" in site.get(again).text
     assert waiting_params(site, "davis") == ['{"days":3}']
     assert len(site.do(lambda: actions(site.board, limit=10))) == 1
     site.post("/act/run", form | {"params": '{"days": 4}'})
     anew = fields_of(site.get("/item?id=davis").text, "do-run") | {"params": '{"days": 3}'}
     assert site.post("/act/run", anew).headers["location"] == "/item?id=davis&done=run"
     assert waiting_params(site, "davis") == ['{"days":3}', '{"days":4}', '{"days":3}']
+
+
+def test_a_request_that_joins_a_run_that_waits_says_so(site: WebSite) -> None:
+    """Also where that is a retry, or waits for the end of a blackout, and none has requested it."""
+    site.add("davis")
+    for words in ("A run was requested.", "one run is for this request and for one that waits"):
+        form = fields_of(site.get("/item?id=davis").text, "do-run")
+        assert words in site.get(site.post("/act/run", form).headers["location"]).text
 
 
 def test_a_change_of_many_items_that_is_sent_twice_at_once_is_one(site: WebSite) -> None:
@@ -706,7 +714,7 @@ def over(site: WebSite, form: dict[str, str]) -> None:
 def test_what_was_done_is_said(site: WebSite) -> None:
     site.add("davis")
     for verb, one in VERBS.items():
-        assert one.done in site.get(f"/item?id=davis&done={verb}").text
+        assert one.said in site.get(f"/item?id=davis&done={verb}").text
     assert 'role="status">' not in main_of(site.get("/item?id=davis&done=<b>").text)
 
 
