@@ -32,7 +32,7 @@ from blackboard.phrases import plural
 from blackboard.protocol.actions import Done, param_names, recording_action
 from blackboard.records import AskedRun
 from blackboard.table import TableError
-from blackboard.tasks import in_turns, until_one_ends
+from blackboard.tasks import cancel_all, in_turns, until_one_ends
 from blackboard.web.access import LONGEST_VISITOR, visitor_of
 from blackboard.web.filters import Filter
 from blackboard.web.refusals import NotAllowed, body_of, root_of
@@ -246,15 +246,18 @@ class BulkChange:
     verb: str
     by: str
     ids: Sequence[str]
-    changed: Done
+    changed: Done = field(default_factory=Done)
     """What is recorded of it."""
     done: int = 0
     problems: list[tuple[str, str]] = field(default_factory=list)
     """Ids, each with what was wrong."""
     failed: int = 0
-    left: deque[str]
+    left: deque[str] = field(init=False)
     """The ids of those that are not begun."""
     task: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.left = deque(self.ids)
 
     @property
     def total(self) -> int:
@@ -274,48 +277,47 @@ class BulkChanges:
 
     def __init__(self) -> None:
         self._latest: dict[str, BulkChange] = {}
-        self._starting = asyncio.Lock()
+        self._starting: dict[str, asyncio.Task[None]] = {}
 
     def get(self, request: str) -> BulkChange | None:
         return self._latest.get(request)
 
-    async def start(
-        self,
-        site: Site,
-        ids: Sequence[str],
-        arguments: Mapping[str, Any],
-        *,
-        request: str,
-        verb: str,
-        by: str,
-    ) -> BulkChange:
-        """Begin to change items, unless that was begun. Of runs, those end that the snapshot has
-        now. Raises TableError where the store does not take the record.
+    async def start(self, site: Site, change: BulkChange, arguments: Mapping[str, Any]) -> None:
+        """Begin to change items, unless its request has begun that. Of runs, those end that the
+        snapshot has now. Raises TableError where the store does not take the record.
         """
-        async with self._starting:
-            if (begun := self._latest.get(request)) is not None:
-                return begun
-            entries = site.snapshot.entries
-            fences = {item_id: entries[item_id].item.fence for item_id in ids if item_id in entries}
-            reason, warn = arguments["reason"], _log.warning
-            recording = recording_action(
-                site.board, by=by, verb=verb, ids=ids, reason=reason, via="web", warn=warn
-            )
-            ending = AsyncExitStack()
-            changed = await ending.enter_async_context(recording)
-            changed.details.extend(_details(verb, arguments))
-            change = BulkChange(
-                request=request, verb=verb, by=by, ids=ids, changed=changed, left=deque(ids)
-            )
-            self._latest[request] = change
-            for old in list(self._latest)[:-KEPT]:
-                if self._latest[old].is_over:
-                    del self._latest[old]
-            change.task = asyncio.create_task(_change(site, change, arguments, fences, ending))
-            return change
+        name = change.request
+        if name in self._latest:
+            return
+        if name not in self._starting:
+            self._starting[name] = asyncio.create_task(self._start(site, change, arguments))
+            self._starting[name].add_done_callback(lambda _: self._starting.pop(name))
+        await asyncio.shield(self._starting[name])
+
+    async def _start(self, site: Site, change: BulkChange, arguments: Mapping[str, Any]) -> None:
+        entries = site.snapshot.entries
+        fences = {one: entries[one].item.fence for one in change.ids if one in entries}
+        recording = recording_action(
+            site.board,
+            by=change.by,
+            verb=change.verb,
+            ids=change.ids,
+            reason=arguments["reason"],
+            via="web",
+            warn=_log.warning,
+        )
+        ending = AsyncExitStack()
+        change.changed = await ending.enter_async_context(recording)
+        change.changed.details.extend(_details(change.verb, arguments))
+        self._latest[change.request] = change
+        for old in list(self._latest)[:-KEPT]:
+            if self._latest[old].is_over:
+                del self._latest[old]
+        change.task = asyncio.create_task(_change(site, change, arguments, fences, ending))
 
     async def close(self, clock: Clock) -> None:
         """Wait for those under way; after a while they begin no other item."""
+        await cancel_all(self._starting.values())
         ending = asyncio.gather(
             *(action.task for action in self._latest.values() if action.task is not None),
             return_exceptions=True,
@@ -388,8 +390,8 @@ async def confirm(site: Site, bulk: BulkChanges, request: Request) -> Response:
     is_confirmed = bool(chosen) and form.get("count") == str(len(chosen))
     if is_confirmed:
         arguments = arguments_in(verb, form)
-        by = name_of(request)
-        await bulk.start(site, chosen, arguments, request=name, verb=verb, by=by)
+        change = BulkChange(request=name, verb=verb, by=name_of(request), ids=chosen)
+        await bulk.start(site, change, arguments)
         return _to_bulk(request, name)
     page = WebPage(
         template="confirm.html",

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
 
-from httpx2 import Response
+from httpx2 import ASGITransport, AsyncClient, Response
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -120,6 +120,12 @@ class WebSite:
 
     def post(self, path: str, fields: Any, **headers: str) -> Response:
         return self.client.post(path, data=fields, headers=named(headers), follow_redirects=False)
+
+    def visitor(self) -> AsyncClient:
+        """The visitor in the event loop of the pages, for requests at the same time."""
+        cookie = "; ".join(f"{name}={value}" for name, value in self.client.cookies.items())
+        transport = ASGITransport(app=self.app)
+        return AsyncClient(transport=transport, base_url=LOCAL, headers={"cookie": cookie})
 
     def csrf(self, path: str = "/") -> str:
         """The CSRF token in the last form of a page."""

@@ -9,8 +9,9 @@ import random
 import re
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -20,7 +21,6 @@ from urllib.parse import quote, unquote_plus, urlencode
 
 import msgspec
 import pytest
-from httpx2 import ASGITransport, AsyncClient
 from starlette.datastructures import ImmutableMultiDict, QueryParams
 from starlette.requests import Request
 
@@ -35,7 +35,7 @@ from blackboard.errors import BadInput
 from blackboard.inputs import LONGEST_TEXT
 from blackboard.model import Ended, Item, LogLine, Mark, Outcome, Run, replace
 from blackboard.phrases import iso
-from blackboard.protocol.actions import BEGUN, actions, record_action
+from blackboard.protocol.actions import BEGUN, Done, actions, record_action, recording_action
 from blackboard.protocol.additions import add_election
 from blackboard.protocol.board_pause import pause_board
 from blackboard.protocol.board_row import Remade
@@ -560,13 +560,10 @@ def test_a_change_of_many_items_that_is_sent_twice_at_once_is_one(site: WebSite)
     site.add("davis", "dayton", "keene")
     asked = {"csrf": site.csrf(), "verb": "run", "q": "da"}
     form = forms_of(site.post("/confirm", asked).text)[-1] | {"params": '{"days": 3}'}
-    cookie = "; ".join(f"{name}={value}" for name, value in site.client.cookies.items())
 
     async def sent() -> list[str]:
-        transport = ASGITransport(app=site.app)
-        about: dict[str, Any] = {"base_url": "http://127.0.0.1", "headers": {"cookie": cookie}}
-        async with AsyncClient(transport=transport, **about) as client:
-            answers = await asyncio.gather(*(client.post("/confirm", data=form) for _ in range(2)))
+        async with site.visitor() as visitor:
+            answers = await asyncio.gather(*(visitor.post("/confirm", data=form) for _ in range(2)))
         return [answer.headers["location"] for answer in answers]
 
     first, second = site.do(sent)
@@ -578,6 +575,37 @@ def test_a_change_of_many_items_that_is_sent_twice_at_once_is_one(site: WebSite)
     assert [waiting_params(site, one) for one in ("davis", "dayton")] == [['{"days":3}']] * 2
     assert waiting_params(site, "dalton") == []
     assert len(site.do(lambda: actions(site.board, limit=10))) == 1
+
+
+def test_a_change_of_many_items_does_not_wait_for_that_of_another_visitor(
+    site: WebSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.add("davis", "dayton", "keene", "kent")
+    is_held, may_go_on = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def late(board: BoardTable, *, ids: Sequence[str], **said: Any) -> AsyncIterator[Done]:
+        if "davis" in ids:
+            is_held.set()
+            await may_go_on.wait()
+        async with recording_action(board, ids=ids, **said) as done:
+            yield done
+
+    async def told() -> None:
+        async with asyncio.timeout(patience(5)), site.visitor() as visitor:
+            davis, keene = (partial(visitor.post, "/confirm", data=form) for form in forms)
+            first, again = (asyncio.create_task(davis()) for _ in range(2))
+            await is_held.wait()
+            assert (await keene()).status_code == 303
+            assert not first.done()
+            may_go_on.set()
+            assert (await first).headers["location"] == (await again).headers["location"]
+
+    asked = {"csrf": site.csrf(), "verb": "pause"}
+    pages = [site.post("/confirm", asked | {"q": q}).text for q in ("da", "ke")]
+    forms = [fields_of(one, "confirm") for one in pages]
+    monkeypatch.setattr(web_actions, "recording_action", late)
+    site.do(told)
 
 
 def test_an_edit_changes_what_its_form_changes(site: WebSite) -> None:
@@ -1462,8 +1490,7 @@ def test_next_times_that_take_long_hold_up_no_other_page(
         return claimed(*values, **named)
 
     async def pages() -> None:
-        transport = ASGITransport(app=site.app)
-        async with AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with site.visitor() as client:
             searches = [client.get("/api/v1/next?id=davis") for _ in range(5)]
             searching = asyncio.gather(*searches)
             try:
@@ -1493,8 +1520,7 @@ def test_what_fails_to_be_read_for_all_viewers_is_not_read_again_for_each(
         raise Unavailable("the store is away")
 
     async def alarms() -> list[int]:
-        transport = ASGITransport(app=site.app)
-        async with AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        async with site.visitor() as client:
             answers = await asyncio.gather(*(client.get("/api/v1/alarms") for _ in range(5)))
         return [answer.status_code for answer in answers]
 
