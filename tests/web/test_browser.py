@@ -80,10 +80,15 @@ POLLED = """
 from blackboard.cli import main
 from blackboard.web import live
 
-live.MOST_STREAMS, live.QUIET = 0, 1.0
+live.MOST_STREAMS, live.QUIET = 0, {seconds}
 main()
 """
-"""A server without a stream for any page. Its pages ask it each second for what is new."""
+"""A server without a stream for any page. Its pages ask it every so often for what is new."""
+
+HIDE = """(value) => {
+    Object.defineProperty(document, "hidden", { value, configurable: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -356,7 +361,7 @@ def test_a_page_too_many_to_be_live_says_so_and_is_read_now_and_then(
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
     serve = ("serve", "--listen", "127.0.0.1:0", "--json")
-    served = place[0].start(*serve, program=("-c", POLLED))
+    served = place[0].start(*serve, program=("-c", POLLED.format(seconds=1.0)))
     eventually(lambda: "url" in served.text, "the pages are served")
     page.goto(json.loads(served.text.splitlines()[0])["url"])
     sign = page.locator("a.live")
@@ -369,6 +374,31 @@ def test_a_page_too_many_to_be_live_says_so_and_is_read_now_and_then(
     assert served.ended() == 0
     soon(page, lambda: sign.inner_text() == "not connected", "it is gone", seconds=PATIENCE)
     context.close()
+
+
+@pytest.mark.parametrize("is_long", [False, True])
+def test_a_page_too_many_to_be_live_is_read_at_once_when_it_is_shown_again(
+    page: Page, place: tuple[Site, str], *, is_long: bool
+) -> None:
+    """Hidden for a moment, and for so long that it asks no more."""
+    polls: list[str] = []
+    page.on("requestfinished", lambda one: polls.append(one.url) if "/live/" in one.url else None)
+    page.clock.install()
+    serve = ("serve", "--listen", "127.0.0.1:0", "--json")
+    served = place[0].start(*serve, program=("-c", POLLED.format(seconds=15.0)))
+    eventually(lambda: "url" in served.text, "the pages are served")
+    page.goto(json.loads(served.text.splitlines()[0])["url"])
+    soon(page, lambda: len(polls) == 1, "it is read", seconds=PATIENCE)
+    for is_hidden in (True, False):
+        page.evaluate(HIDE, is_hidden)
+        if is_hidden and is_long:
+            page.clock.fast_forward(60_000)
+            soon(page, lambda: len(polls) == 2, "it is read once more", seconds=PATIENCE)
+    soon(page, lambda: len(polls) == 2 + is_long, "it is read at once", seconds=5)
+    assert page.locator("a.live").inner_text() == "every 15 s"
+    page.goto("about:blank")
+    served.process.terminate()
+    assert served.ended() == 0
 
 
 def test_what_is_typed_is_sent_to_a_server_that_was_started_anew(

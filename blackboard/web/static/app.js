@@ -157,6 +157,14 @@
     if (lost && Date.now() - lost > PATIENCE) connected(false);
   };
 
+  // A page that was hidden connects at once, also where the server is only asked now and then.
+  const shows = () => {
+    const sse = document.getElementById("live")?._htmx?.sse;
+    if (document.hidden || !sse) return;
+    sse.config.reconnectDelay = 500; // milliseconds
+    sse.delayCanceller?.();
+  };
+
   // ---- keys
 
   const ADDRESSES = { b: "", t: "timeline", r: "runs", f: "failures", w: "workers", l: "leases", e: "leaders", a: "actions", h: "health" };
@@ -310,6 +318,7 @@
     document.addEventListener("toggle", opened, true);
     document.addEventListener("click", opens);
     document.addEventListener("click", close);
+    document.addEventListener("visibilitychange", shows);
     document.addEventListener("htmx:after:history:push", relink);
     document.addEventListener("htmx:sse:after:connection", hears);
     document.addEventListener("htmx:sse:after:message", hears);
