@@ -11,6 +11,7 @@ from blackboard.cli.serve import check_open
 from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
 from tests.cli.command_line import CommandLine, blackboard
+from tests.support.ports import need_ipv6
 
 __all__ = ["blackboard"]
 
@@ -82,11 +83,8 @@ def test_an_ipv6_address_is_listened_on(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     monkeypatch.setenv("BLACKBOARD_WEB_TOKEN", TOKEN)
-    try:
-        taken = socket.create_server(("::1", 0), family=socket.AF_INET6)
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    with taken:
+    need_ipv6()
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         where = f"[{host}]:{taken.getsockname()[1]}"
         said = town.refused("serve", "--listen", where)
         assert f"{where} cannot be used: Address already in use" in said
@@ -94,8 +92,7 @@ def test_an_ipv6_address_is_listened_on(
 
 @pytest.mark.parametrize("host", ["::", "0::0"])
 def test_all_addresses_of_ipv6_stand_for_those_of_ipv4_too(host: str) -> None:
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("this machine has no IPv6")
+    need_ipv6()
     with Endpoint(host, 0).listener("listen") as listener:
         port = listener.getsockname()[1]
         for address in ("127.0.0.1", "::1"):

@@ -1,7 +1,6 @@
 """The server of metrics answers GET and HEAD, and is kept busy by nothing else."""
 
 import asyncio
-import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from http import HTTPStatus
@@ -24,6 +23,7 @@ from blackboard.metrics.server import (
 from blackboard.metrics.worker import WorkerMetrics
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.patience import patience
+from tests.support.ports import need_ipv6
 
 FREE = Endpoint("127.0.0.1", 0)
 
@@ -60,8 +60,7 @@ def get(path: str, *headers: str, method: str = "GET") -> bytes:
 
 
 def test_all_addresses_of_ipv6_stand_for_those_of_ipv4_too() -> None:
-    if not socket.has_dualstack_ipv6():
-        pytest.skip("this machine has no IPv6")
+    need_ipv6()
 
     async def told() -> None:
         async with serving(pages_of(WorkerMetrics()), Endpoint("::", 0)) as where:

@@ -1,7 +1,9 @@
-"""Ports for servers that cannot choose one themselves."""
+"""Ports for servers that cannot choose one themselves, and the addresses of this machine."""
 
 import random
 import socket
+
+import pytest
 
 BELOW_THOSE_OF_CLIENTS = range(15_000, 30_000)
 """Ports that the kernel gives to no client, and to no server that listens on any port."""
@@ -16,3 +18,11 @@ def free_port() -> int:
                 return port
         except OSError:
             continue  # taken
+
+
+def need_ipv6() -> None:
+    """Skips a test where nothing can listen on ::1, as where IPv6 is disabled."""
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        pytest.skip("this machine has no IPv6")

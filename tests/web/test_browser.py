@@ -497,7 +497,8 @@ def test_axe_finds_nothing_serious_and_neither_a_narrow_screen_nor_large_text_sc
     browser: Browser, place: tuple[Site, str]
 ) -> None:
     """All rules and a narrow screen in light colours; in dark ones the rule about colours. Text is
-    twice as large where a person has told the browser so.
+    twice as large by the size of the root. The setting of a person would choose the rules for a
+    narrow screen, too, as those are in em.
     """
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce")
     context.add_init_script(AXE_SCRIPT)

@@ -69,6 +69,7 @@ from tests.support.boards import Scene, finished, story
 from tests.support.clocks import ManualClock
 from tests.support.expositions import samples
 from tests.support.patience import patience
+from tests.support.processes import eventually
 from tests.support.turns import settled
 from tests.support.web_site import (
     PATHS,
@@ -570,8 +571,7 @@ def test_a_change_of_many_items_that_is_sent_twice_at_once_is_one(site: WebSite)
     assert first == second
     site.add("dalton")  # another number matches, which is no reason to ask again
     assert site.post("/confirm", form).headers["location"] == first
-    while "2 of 2" not in site.get(first).text:
-        pass
+    eventually(lambda: "2 of 2" in site.get(first).text, "both are changed")
     assert [waiting_params(site, one) for one in ("davis", "dayton")] == [['{"days":3}']] * 2
     assert waiting_params(site, "dalton") == []
     assert len(site.do(lambda: actions(site.board, limit=10))) == 1
