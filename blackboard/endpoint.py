@@ -1,7 +1,8 @@
-"""Where a process listens: a host and a port, as people write them."""
+"""Where a process listens: a host and a port, as people write them; how many it may serve."""
 
 import errno
 import os
+import resource
 import socket
 from typing import NamedTuple, Self
 
@@ -68,6 +69,12 @@ class Endpoint(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+
+def within_descriptors(most: int, *, share: int) -> int:
+    """So many at the most, or one for each `share` files that the process may open."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if allowed == resource.RLIM_INFINITY else min(most, allowed // share)
 
 
 def _host_of(text: str) -> str | None:

@@ -12,7 +12,6 @@ stream is polled: its script asks for the part every `QUIET` seconds, and the an
 
 import asyncio
 import hashlib
-import resource
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from blackboard.endpoint import within_descriptors
 from blackboard.errors import BlackboardError
 from blackboard.table import TableError
 from blackboard.tasks import cancel_all
@@ -45,12 +45,6 @@ MOST_CACHED = 8_000_000
 """Bytes of parts that are kept, with their addresses."""
 STILL_THERE = "event: still-there\ndata:\n\n"
 """An event and no comment: scripts see it, and by its absence that the connection is gone."""
-
-
-def within_descriptors(most: int, *, share: int) -> int:
-    """So many at the most, or one for each `share` files that the process may open."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if allowed == resource.RLIM_INFINITY else min(most, allowed // share)
 
 
 def most_streams() -> int:

@@ -17,9 +17,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from blackboard.endpoint import QUEUE
+from blackboard.endpoint import QUEUE, within_descriptors
 from blackboard.metrics.server import quiet_shortage
-from blackboard.web.live import within_descriptors
 
 LAST_ANSWERS = 5
 """Seconds that answers under way have when the server ends."""
