@@ -20,9 +20,9 @@ counted after that.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import MAXYEAR, date, datetime, timedelta
+from datetime import MAXYEAR, date, datetime, time, timedelta
 from functools import partial
-from itertools import chain, dropwhile, groupby, islice, takewhile
+from itertools import chain, dropwhile, groupby, islice, product, takewhile
 from operator import gt
 from typing import TYPE_CHECKING
 
@@ -70,7 +70,9 @@ class Expansion:
     weeks: frozenset[int]
     """Those of BYWEEKNO, where `rule` has more; empty: any."""
     positions: Sequence[int]
-    """Those of BYSETPOS, where `rule` has all times of a period; empty: any."""
+    """Those of BYSETPOS, where `rule` has all days of a period, at midnight; empty: any."""
+    times: Sequence[time]
+    """Those of each day, in order, with `positions`."""
     count: int | None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
@@ -128,16 +130,18 @@ class Expansion:
             after = tomorrow - _SECOND
 
     def _search_by_position(self, start: datetime, after: datetime) -> Iterator[datetime]:
-        begin = self._begin_of_period(after) - _SECOND
-        times = self._stream(self.rule, self._begin_of_period(start), begin)
-        for _, period in groupby(filter(self._is_in_weeks, times), self._begin_of_period):
+        before = self._begin_of_period(after) - _SECOND
+        first = self._near(self._begin_of_period(start), before)
+        days = self.rule.replace(dtstart=first).xafter(before)
+        for _, period in groupby(filter(self._is_in_weeks, days), self._begin_of_period):
             of_period = list(period)
-            places = {
-                place - 1 if place > 0 else place + len(of_period) for place in self.positions
-            }
-            for place, wall in enumerate(of_period):
-                if place in places and wall > after:
-                    yield wall
+            most = len(of_period) * len(self.times)
+            for place in sorted({n - 1 if n > 0 else n + most for n in self.positions}):
+                if 0 <= place < most:
+                    day, number = divmod(place, len(self.times))
+                    wall = datetime.combine(of_period[day], self.times[number])
+                    if wall > after:
+                        yield wall
 
     def _begin_of_period(self, wall: datetime) -> datetime:
         """Midnight of the first day of its month, or year."""
@@ -193,11 +197,14 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         used["BYDAY"] = RULE_DAYS[start.weekday()]
     weeks = set(numbers_in(parts["BYWEEKNO"])) if "BYWEEKNO" in parts else set()
     positions: Sequence[int] = ()
+    times: Sequence[time] = ()
     if weeks:
         if frequency in MONTHS and "BYSETPOS" in used:
             positions = numbers_in(used.pop("BYSETPOS"))
-            times = {"BYHOUR": start.hour, "BYMINUTE": start.minute, "BYSECOND": start.second}
-            used = {name: str(value) for name, value in times.items()} | used
+            of_start = {"BYHOUR": start.hour, "BYMINUTE": start.minute, "BYSECOND": start.second}
+            clock = [numbers_in(used.get(name, str(n))) for name, n in of_start.items()]
+            times = sorted({time(h, m, s) for h, m, s in product(*clock)})
+            used |= dict.fromkeys(of_start, "0")
         more = {-1} if weeks & {52, 53} else set()
         more |= {1} if weeks & {-52, -53} else set()
         used["BYWEEKNO"] = ",".join(map(str, sorted(weeks | more)))
@@ -214,6 +221,7 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         minutes=numbers_in(parts["BYMINUTE"]) if "BYMINUTE" in parts else range(60),
         weeks=frozenset(weeks),
         positions=positions,
+        times=times,
         count=int(parts["COUNT"]) if "COUNT" in parts else None,
     )
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from itertools import islice, takewhile
+from itertools import islice, product, takewhile
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.expansion import MOST_SKIPS
+from blackboard.schedule.expansion import MOST_SKIPS, Expansion
 from blackboard.schedule.rrule import RRule, idle_exclusions
 
 SIXTY = ",".join(map(str, range(60)))
@@ -342,28 +342,50 @@ def is_of_week(day: date, number: int, *, begins: int) -> bool:
 def test_positions_are_counted_among_the_days_of_the_weeks(
     frequency: str, number: int, positions: str, begins: str
 ) -> None:
-    """Day by day."""
+    """Day by day, with two times on each."""
     start, end = datetime(2008, 3, 5, 9, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
     week_start = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"].index(begins)
     rule = RRule(
         f"DTSTART:20080305T090000\nRRULE:FREQ={frequency};BYWEEKNO={number};WKST={begins}"
-        f";BYDAY=MO,TU,WE,SA,SU;BYSETPOS={positions}"
+        f";BYDAY=MO,TU,WE,SA,SU;BYHOUR=17,9;BYSETPOS={positions}"
     )
     periods: dict[Any, list[datetime]] = {}
-    for n in range((end - start).days + 400):
-        moment = datetime(2007, 12, 24, 9, tzinfo=UTC) + timedelta(days=n)
+    for n, hour in product(range((end - start).days + 400), (9, 17)):
+        moment = datetime(2007, 12, 24, hour, tzinfo=UTC) + timedelta(days=n)
         if is_of_week(moment.date(), number, begins=week_start) and moment.weekday() not in {3, 4}:
             week = (moment - timedelta(days=(moment.weekday() - week_start) % 7)).date()
             period = {"YEARLY": moment.year, "MONTHLY": (moment.year, moment.month)}
             periods.setdefault(period.get(frequency, week), []).append(moment)
     expected = {
-        days[place - (place > 0)]
-        for days in periods.values()
+        moments[place - (place > 0)]
+        for moments in periods.values()
         for place in map(int, positions.split(","))
-        if abs(place) <= len(days)
+        if abs(place) <= len(moments)
     }
     found = [*takewhile(end.__gt__, rule.runs(start - timedelta(days=9)))]
     assert found == sorted(moment for moment in expected if start <= moment < end)
+
+
+def test_to_find_a_position_the_days_of_a_period_are_made_and_not_all_their_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[datetime] = []
+    is_in_weeks = Expansion._is_in_weeks
+
+    def counted(self: Expansion, wall: datetime) -> bool:
+        seen.append(wall)
+        return is_in_weeks(self, wall)
+
+    monkeypatch.setattr(Expansion, "_is_in_weeks", counted)
+    weeks, hours, minutes = (",".join(map(str, range(n))) for n in (54, 24, 15))
+    rule = RRule(
+        f"FREQ=YEARLY;BYWEEKNO={weeks[2:]};BYDAY=MO,TU,WE,TH,FR,SA,SU;BYHOUR={hours}"
+        f";BYMINUTE={minutes};BYSETPOS=-1,-361"
+    )
+    seen.clear()
+    found = [*islice(rule.runs(datetime(2026, 3, 5, tzinfo=UTC)), 2)]
+    assert found == [datetime(2026, 12, day, 23, 14, tzinfo=UTC) for day in (30, 31)]
+    assert 0 < len(seen) < 1000
 
 
 frequencies = ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"]
