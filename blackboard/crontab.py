@@ -314,7 +314,8 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
     text, given = _command_and_input(command)
     text = _END_OF_COMMAND.sub("", text)
     shell = env.get("SHELL", SHELL)
-    if given is not None:  # a shell of its own: what the text leaves open ends with it
+    if given is not None:
+        # In a shell of its own: a here-document of the command would read the input as its text.
         end = "END"
         while end in given.split("\n"):
             end += "_"
