@@ -371,7 +371,7 @@ def _remedy_of(element: str, names: Sequence[str]) -> str:
         return _RRULE.format(f"BYDAY={number}{day[:2].upper()}") + doubt
     if element.upper() == "L" and names == _WEEKDAYS:
         return "write sat, the last day of a week of Quartz and AWS"
-    if last := re.fullmatch(r"L(?:-([0-9]{1,2}))?", element, re.IGNORECASE):
+    if last := re.fullmatch(r"L(?:-([0-9]|[12][0-9]|30))?", element, re.IGNORECASE):
         return _RRULE.format(f"BYMONTHDAY=-{int(last[1] or 0) + 1}")
     if element.upper() in {"1W", "LW"}:
         number = "1" if element[0] == "1" else "-1"

@@ -53,6 +53,7 @@ OF_ONE_FIELD: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("cron", "* * * * sat-sun", ("* * * * sat-7",)),
     ("cron", "* * * * 7-1", ("* * * * 7,0-1",)),
     ("cron", "* * * * L", ("* * * * sat",)),
+    ("cron", "* * L-31 * *", tuple(f"* * {day} * *" for day in FIELD)),
     ("cron", "daily", ("@daily",)),
     ("cron", "@dayly", ("@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")),
     ("cron", "0 3 * *", (DAILY,)),
