@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Item, replace
+from blackboard.model import NEVER, Item, QueuedRun, State, replace
 from blackboard.protocol import keys
 from blackboard.simulator.changes import AppliedChange, Shadow, Touch
 from blackboard.simulator.invariants import Violation
@@ -33,11 +33,16 @@ TWICE = replace(WAITS, planned=NOON + HOUR)
 
 
 def check(
-    said: dict[str, Any], ready: datetime, *, before: Item = WAITS, now: datetime = NOW
+    said: dict[str, Any],
+    ready: datetime,
+    *,
+    before: Item = WAITS,
+    now: datetime = NOW,
+    **changed: Any,
 ) -> None:
     """An edit of an item that waits for the end of its window."""
     by = settings(**said)
-    after = replace(before, ready=ready, schedule=by.text, timezone=by.timezone)
+    after = replace(before, ready=ready, schedule=by.text, timezone=by.timezone, **changed)
     sender = Sender(name="ann", verb="edit")
     batch = AppliedBatch(
         sender=sender,
@@ -108,3 +113,49 @@ def test_a_run_that_was_put_back_waits_for_that_window_and_no_other(
 ) -> None:
     with pytest.raises(Violation, match=r"SERVED|SLOT"):
         check(said, ready, before=before)
+
+
+NEVER_ENDS: dict[str, Any] = OPEN | {"blackout": "mon-sun"}
+DONE: dict[str, Any] = {"state": State.DONE}
+FIRST = QueuedRun(name="a", slot=NOW)
+OTHER = QueuedRun(name="b", slot=NOW + SECOND, once="{}")
+QUEUED = replace(WAITS, requests=(FIRST, OTHER))
+IN_HAND: dict[str, Any] = {"slot": NOW, "planned": NEVER, "requests": (OTHER,)}
+
+
+@pytest.mark.parametrize(
+    ("before", "ready", "changed"),
+    [(WAITS, ENDS, DONE), (TWICE, ENDS, DONE), (QUEUED, NOW, IN_HAND)],
+)
+def test_a_run_that_was_put_back_is_not_made_where_a_window_has_no_end(
+    before: Item, ready: datetime, changed: dict[str, Any]
+) -> None:
+    check(NEVER_ENDS, ready, before=before, **changed)
+
+
+def test_a_run_that_was_put_back_and_does_not_wait_stays_until_a_worker_puts_it_off() -> None:
+    check(NEVER_ENDS, NOW, before=replace(WAITS, ready=NOW))
+
+
+@pytest.mark.parametrize(
+    ("said", "before", "ready", "changed"),
+    [
+        ({}, WAITS, ENDS, DONE),
+        (OPEN | {"max_runs": 1}, replace(WAITS, runs=1), NOW, DONE),
+        (NEVER_ENDS, WAITS, ENDS, {}),
+        (NEVER_ENDS, WAITS, ENDS, DONE | {"attempt": 2}),
+        (NEVER_ENDS, WAITS, ENDS, DONE | {"slot": NOW}),
+        (NEVER_ENDS, WAITS, ENDS, DONE | {"requests": (FIRST,)}),
+        (NEVER_ENDS, QUEUED, ENDS, {}),
+        (NEVER_ENDS, QUEUED, ENDS, DONE),
+        (NEVER_ENDS, QUEUED, NOW, IN_HAND | {"slot": NOON}),
+        (NEVER_ENDS, QUEUED, NOW, IN_HAND | {"once": "{}"}),
+        (NEVER_ENDS, QUEUED, NOW, IN_HAND | {"requests": ()}),
+        (SHORTER, QUEUED, NOW, IN_HAND),
+    ],
+)
+def test_a_run_that_was_put_back_is_not_lost_otherwise(
+    said: dict[str, Any], before: Item, ready: datetime, changed: dict[str, Any]
+) -> None:
+    with pytest.raises(Violation, match=r"SERVED|SLOT|ATTEMPTS|PARAMS|RUN NOW LOST"):
+        check(said, ready, before=before, **changed)

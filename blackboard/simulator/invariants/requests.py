@@ -7,7 +7,7 @@ an id that it read. TWICE, PROMISE, RUN NOW LOST: no request is applied twice, u
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from blackboard.model import LONG_AGO, NEVER, Item, Lock, QueuedRun, State, whole_milliseconds
@@ -92,11 +92,7 @@ class OperatorChanges:
         if before.running:
             yield from same(before, after, "slot ready attempt state once requests")
         elif before.state is not State.DONE and self._was_cut_short(before):
-            if after.state is not State.DONE:  # its windows may have no end
-                yield from same(before, after, "attempt state once requests")
-                moved = before.slot - MILLISECOND if asked_for else before.slot
-                yield from _one_of(after.slot, before.slot, moved)
-                yield from _waits_for_windows(change, before, after, settings)
+            yield from _put_back(change, before, after, settings)
         elif asked_for:
             yield from same(before, after, "ready attempt state once requests")
             yield from _one_of(after.slot, before.slot, before.slot - MILLISECOND)
@@ -104,8 +100,7 @@ class OperatorChanges:
             yield from same(before, after, "slot ready attempt state once requests")
         elif queue:
             if is_moved:
-                yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
-                yield "RUN NOW LOST", "requests", queue[1:], after.requests
+                yield from _takes_first_of(queue, after)
         elif is_moved or _is_unwanted(before, after):
             yield "ATTEMPTS", "attempt", 1, after.attempt
             yield "SLOT", "planned", after.slot, after.planned
@@ -165,23 +160,43 @@ class OperatorChanges:
         yield from _one_of(after.slot, after.ready, after.ready - MILLISECOND)
 
 
-def _waits_for_windows(
+def _put_back(
     change: AppliedChange, before: Item, after: Item, settings: RunSettings
 ) -> Iterator[Difference]:
     """A run that was put back, and waits for the end of a window, waits after an edit for the end
-    of those that it is in by the new schedule. The time of the edit is known to a minute.
+    of those that it is in by the new schedule. Where these have no end, the first request is next,
+    or the item is done. The time of the edit is known to a minute.
     """
     schedule, latest = settings.schedule, change.batch.latest
     due = max(before.stop or latest, latest)
+    end = opens(schedule, due)
+    is_moved = (before.state, before.ready) != (after.state, after.ready)
+    if end is None and (is_moved or before.ready > due):
+        yield "ATTEMPTS", "attempt", 1, after.attempt
+        if before.requests:
+            yield from same(before, after, "state")
+            yield "PARAMS", "once", before.requests[0].once, after.once
+            yield from _takes_first_of(before.requests, after)
+        else:
+            yield "SERVED", "state", State.DONE, after.state
+            yield from same(before, after, "slot requests")
+        return
+    yield from same(before, after, "attempt state once requests")
+    earlier = MILLISECOND * (before.slot != before.planned)
+    yield from _one_of(after.slot, before.slot, before.slot - earlier)
     if not _has_another(before, after):
         yield from same(before, after, "ready")
-        return
-    if after.ready != before.ready or before.ready > due:
+    elif end is not None and (is_moved or before.ready > due):
         jitter = settings.jitter * phase(after.id) * (not isinstance(schedule, Every))
-        end = opens(schedule, due) or due
         yield from _no_later(after.ready, whole_milliseconds(end + jitter * (end > due)))
         yield "SLOT", "ready", opens(schedule, after.ready), after.ready
         yield "SLOT", "ready", max(after.ready, before.stop or after.ready), after.ready
+
+
+def _takes_first_of(queue: Sequence[QueuedRun], after: Item) -> Iterator[Difference]:
+    """The first request is in hand, and the others wait behind it."""
+    yield from _one_of(after.slot, queue[0].slot, queue[0].slot - MILLISECOND)
+    yield "RUN NOW LOST", "requests", queue[1:], after.requests
 
 
 def _is_unwanted(before: Item, after: Item) -> bool:
