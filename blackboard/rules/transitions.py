@@ -90,11 +90,14 @@ request outlasts the failure, the loss and the cancelling of any other run.
     waits for its schedule, or is done        in hand at once, before the slot that is planned
     waits for a retry                         behind that retry, which is due at once
     waits for a run that was put back         in hand at once, before that run, whose slot it
-                                              covers as any run does; with params: behind it
+                                              covers as any run does; with params: behind that
+                                              run, which is due at once
+    waits for such a run, and has had         joined to that run, which is due at once, also in
+    another schedule since                    a window; with params: behind it
     runs, or waits for another request        behind it, or behind the last in the queue
 
 A request without params joins the last one in line, if that has none either and has not started,
-or the retry: then one run is for both.
+or the retry, or the run that was put back before an edit: then one run is for both.
 
 Checkpoints. What a run has saved stays with the item until a run is ok: a retry, a takeover, a run
 that was put back, and the next run by the schedule go on where it was saved. A run with params of
@@ -674,7 +677,9 @@ class Requested(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     """Runs that come first, the running one included."""
     joined: bool = False
-    """Whether the run was asked for before, or is a retry: one run is for both."""
+    """Whether the run was asked for before, is a retry, or was put back before an edit: one run is
+    for both.
+    """
 
 
 def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
@@ -719,18 +724,28 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
     if stays is not None and item.is_planned_first:
         after = replace(after, first=stays)
     if item.running or item.attempt > 1 or item.put_back or item.is_unscheduled:
+        ready = _ready_after_edit(item, settings=settings, now=now)
+        if ready is None:
+            return replanned(after, settings=settings, now=now)
         following = stays or slot_after_edit(after, settings=settings, now=now)
-        due = max(item.stop or now, now)
-        if item.put_back and item.ready > due:  # it waits for the end of a window of the old one
-            end = opens(settings.schedule, due)
-            if end is None:
-                return replanned(after, settings=settings, now=now)
-            with_jitter = ready_for(item.id, end, settings=settings, first=False)
-            after = replace(after, ready=due if end == due else with_jitter)
-        return _planned_beside(after, following or NEVER)
+        return _planned_beside(replace(after, ready=ready), following or NEVER)
     if stays is not None:
         return _waiting_for(after, stays, settings=settings, now=now)
     return replanned(after, settings=settings, now=now)
+
+
+def _ready_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
+    """When the run in hand, which keeps its slot, is due. One that was put back, and waits for the
+    end of a window, waits for the end of those that it is in by the new schedule; None: they have
+    no end.
+    """
+    due = max(item.stop or now, now)
+    if not item.put_back or item.ready <= due:
+        return item.ready
+    end = opens(settings.schedule, due)
+    if end is None or end == due:
+        return end
+    return ready_for(item.id, end, settings=settings, first=False)
 
 
 def first_moved(item: Item, first: datetime, *, settings: RunSettings, now: datetime) -> Item:

@@ -129,26 +129,46 @@ def _waits_too_long(item: Item, planning: Planning, *, now: datetime) -> bool:
     """Whether the token is ready long after what it waits for. What is ready waits no more."""
     if item.ready <= now:
         return False
-    settings, is_retry = planning.settings, item.attempt > 1
-    is_asked_for = item.is_unscheduled and not is_retry
-    has_windows = any(schedule.limits.windows for schedule in planning.schedules)
-    if is_asked_for and not (item.put_back and has_windows):
-        return item.ready - now > TOLERANCE
-    if is_retry and item.stop and is_ahead(item.stop, now=now) and item.ready >= item.stop:
+    if item.attempt > 1:
+        return _is_long_for_retry(item, planning.settings, now=now)
+    if not item.is_unscheduled:
+        return _is_long_for_slot(item, planning, since=max(item.planned, now), now=now)
+    if item.put_back:
+        return _is_long_for_put_back(item, planning, now=now)
+    return item.ready - now > TOLERANCE
+
+
+def _is_long_for_retry(item: Item, settings: RunSettings, *, now: datetime) -> bool:
+    if item.stop and is_ahead(item.stop, now=now) and item.ready >= item.stop:
         return True
-    earliest = now if is_asked_for else max(item.planned, now)
-    if not is_retry:  # a slot may wait for the end of a time without runs
-        ends = [opens(schedule, earliest) or earliest for schedule in planning.schedules]
-        earliest = max(ends, default=earliest)
+    if _may_be_any_wait(item, settings, now=now):
+        return False
+    ended = no_later(item.stop or now, now=now)
+    return item.ready - ended > max(settings.backoff, LONGEST_AFTER)
+
+
+def _is_long_for_slot(item: Item, planning: Planning, *, since: datetime, now: datetime) -> bool:
+    """Of a run that may wait from `since` on for the end of a time without runs."""
+    ends = [opens(schedule, since) or since for schedule in planning.schedules]
+    wait = item.ready - max(ends, default=since)
     is_every = {type(schedule) for schedule in planning.schedules} == {Every}
-    if is_every and item.start and not is_retry:  # an `every` has jitter before its first run alone
-        return item.ready - earliest > TOLERANCE
-    if not (settings.has_handler or says_future(item, now=now)):
-        return False  # its handler may say a backoff or a jitter of any length
-    if is_retry:
-        ended = no_later(item.stop or now, now=now)
-        return item.ready - ended > max(settings.backoff, LONGEST_AFTER)
-    return item.ready - earliest > max(settings.jitter, LONGEST_WAIT)
+    if is_every and item.start:  # an `every` has jitter before its first run alone
+        return wait > TOLERANCE
+    if _may_be_any_wait(item, planning.settings, now=now):
+        return False
+    return wait > max(planning.settings.jitter, LONGEST_WAIT)
+
+
+def _is_long_for_put_back(item: Item, planning: Planning, *, now: datetime) -> bool:
+    """Of a run that was put back and is for no slot of the present schedule."""
+    if any(schedule.limits.windows for schedule in planning.schedules):
+        return _is_long_for_slot(item, planning, since=now, now=now)
+    return item.ready - now > TOLERANCE
+
+
+def _may_be_any_wait(item: Item, settings: RunSettings, *, now: datetime) -> bool:
+    """Whether a handler that is not known here may say a backoff or a jitter of any length."""
+    return not (settings.has_handler or says_future(item, now=now))
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
