@@ -43,7 +43,8 @@ from blackboard.table import TableError
 from blackboard.worker.claimer import Claimer
 from blackboard.worker.heartbeat import Heartbeat, no_watchdog
 from blackboard.worker.holdings import Holding, Holdings
-from blackboard.worker.judge import Judge, LeftAlone
+from blackboard.worker.judge import Judge
+from blackboard.worker.left_alone import LeftAlone
 from blackboard.worker.membership import Membership, new_member, types_as_text
 from blackboard.worker.missed_slots import MissedSlots
 from blackboard.worker.paused_shards import PausedShards

@@ -377,8 +377,6 @@ async def claimed(
 class _Kept(Substitute):
     """A stream whose tail is kept; both are masked."""
 
-    original: TextIO
-
     def __init__(self, stream: TextIO, tail: Tail, mask: Mask) -> None:
         super().__init__(stream)
         self._tail = tail
@@ -387,7 +385,7 @@ class _Kept(Substitute):
     def write(self, text: str) -> int:
         masked = self._mask.text(text)
         self._tail.add(masked.encode("utf-8", "backslashreplace"))
-        self.original.write(masked)
+        super().write(masked)
         return len(text)
 
 

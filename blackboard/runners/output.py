@@ -78,7 +78,9 @@ class Substitute:
         """None in a process that was started without this stream."""
 
     def write(self, text: str) -> int:
-        raise NotImplementedError
+        if self.original is not None:
+            self.original.write(text)
+        return len(text)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -101,10 +103,9 @@ class Substitute:
 class _Routed(Substitute):
     def write(self, text: str) -> int:
         tail = _tail.get()
-        if tail is not None:
-            tail.add(text.encode("utf-8", "backslashreplace"))
-        elif self.original is not None:
-            self.original.write(text)
+        if tail is None:
+            return super().write(text)
+        tail.add(text.encode("utf-8", "backslashreplace"))
         return len(text)
 
     def flush(self) -> None:

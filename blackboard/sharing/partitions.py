@@ -53,7 +53,7 @@ from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable, Unkn
 from blackboard.tasks import until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
-from blackboard.worker.judge import LeftAlone
+from blackboard.worker.left_alone import LeftAlone
 from blackboard.worker.membership import new_member
 from blackboard.worker.release_queue import LAST_RELEASES, ReleaseQueue
 from blackboard.worker.running import Runs

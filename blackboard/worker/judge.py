@@ -9,34 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from blackboard.emitter import EventEmitter
 from blackboard.errors import BadInput
-from blackboard.events import ItemLeftAlone
 from blackboard.handlers.handler import Handler
 from blackboard.model import Lock, Token
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.planning import check_runnable
 from blackboard.rules.due import Move, decide_token
 from blackboard.worker.backlog import Candidate, Judged
-from blackboard.worker.holdings import Latest
+from blackboard.worker.left_alone import LeftAlone
 from blackboard.worker.peers import FIRST, Peers
-
-MOST_LEFT = 100_000
-"""Items whose ids are kept, so that each is reported once."""
-
-
-class LeftAlone:
-    """Reports, once for each item, why it is left alone."""
-
-    def __init__(self, events: EventEmitter) -> None:
-        self._events = events
-        self._reported = Latest(MOST_LEFT)
-
-    def report(self, row: Token | Lock, reason: object) -> None:
-        if row.id not in self._reported:
-            self._reported.add(row.id)
-            self._events.emit_of(row, ItemLeftAlone, message=str(reason))
-
 
 Version = tuple[str, str]
 """The item and the etag of a token or a lock. Rows that were written in one batch may have the same

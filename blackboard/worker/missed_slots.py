@@ -14,7 +14,8 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import pass_over
 from blackboard.rules.due import Move
 from blackboard.worker.backlog import Judged
-from blackboard.worker.judge import Judge, LeftAlone
+from blackboard.worker.judge import Judge
+from blackboard.worker.left_alone import LeftAlone
 
 PASSED_OVER, PARTS = 50, 8
 """The most items of a shard whose slots a walk skips or puts off: 50 or, of many, an eighth."""

@@ -21,7 +21,8 @@ from blackboard.protocol.permits import LimitName
 from blackboard.rules.due import Move, decide_lock
 from blackboard.worker.claimer import Claimer, NoPermit
 from blackboard.worker.holdings import Holdings
-from blackboard.worker.judge import LeftAlone, Version, version
+from blackboard.worker.judge import Version, version
+from blackboard.worker.left_alone import LeftAlone
 
 EMPTY_SPEC = "{}"
 """The spec of an item that sets nothing itself."""

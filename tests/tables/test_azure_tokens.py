@@ -242,6 +242,14 @@ def test_no_request_waits_long_for_a_token_while_the_last_one_is_valid(
     asyncio.run(story())
 
 
+async def first_of(tokens: Tokens, source: Source, *, age: float) -> AccessToken:
+    """A token that is so many seconds old now. The next one does not come yet."""
+    first = await tokens.get_token("scope")
+    source.clock.advance(age)
+    source.comes.clear()
+    return first
+
+
 def test_a_token_that_takes_long_is_asked_for_once_and_used_when_it_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -251,9 +259,7 @@ def test_a_token_that_takes_long_is_asked_for_once_and_used_when_it_comes(
 
     async def story() -> None:
         tokens = Tokens(source, source.clock)
-        first = await tokens.get_token("scope")
-        source.clock.advance(3500)
-        source.comes.clear()
+        first = await first_of(tokens, source, age=3500)
         for _ in range(3):
             assert await tokens.get_token("scope") is first
         assert source.asked == 2
@@ -273,9 +279,7 @@ def test_a_token_that_expires_while_another_is_waited_for_is_waited_out(
 
     async def story() -> None:
         tokens = Tokens(source, source.clock)
-        first = await tokens.get_token("scope")
-        source.clock.advance(3599)
-        source.comes.clear()
+        first = await first_of(tokens, source, age=3599)
         waiting = asyncio.create_task(tokens.get_token("scope"))
         while source.asked < 2:
             await one_turn()

@@ -1843,16 +1843,24 @@ def test_a_page_too_many_waits_for_a_part_that_takes_long(monkeypatch: pytest.Mo
         site.do(told)
 
 
+def parts_take_a_second(site: WebSite, monkeypatch: pytest.MonkeyPatch) -> list[Site]:
+    """Makes each part of a page take a second. Returns the sites that have made one."""
+    fragment, sites = Site.fragment, list[Site]()
+
+    def slowly(of: Site, request: Request, page: WebPage) -> str:
+        sites.append(of)
+        site.clock.advance(1)
+        return fragment(of, request, page)
+
+    monkeypatch.setattr(Site, "fragment", slowly)
+    return sites
+
+
 def test_a_page_too_many_is_sent_a_part_that_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """It names no part as its own before it was sent one, so it would be sent none for long."""
     monkeypatch.setattr(live, "MOST_STREAMS", 1)
     with served() as site:
-        fragment, sites = Site.fragment, list[Site]()
-
-        def slowly(of: Site, request: Request, page: WebPage) -> str:
-            sites.append(of)
-            site.clock.advance(1)
-            return fragment(of, request, page)
+        sites = parts_take_a_second(site, monkeypatch)
 
         async def told() -> None:
             async with streamed(site.app, "/live/board") as first:
@@ -1863,7 +1871,6 @@ def test_a_page_too_many_is_sent_a_part_that_rests(monkeypatch: pytest.MonkeyPat
                     await second.until(lambda sent: sent.is_over)
                     assert second.events == first.events
 
-        monkeypatch.setattr(Site, "fragment", slowly)
         site.add("davis")
         site.do(told)
 
@@ -1875,12 +1882,7 @@ def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
     monkeypatch.setattr(live, "APART", 0.0)
     monkeypatch.setattr(live, "STATE_EVERY", 0.01)
     with served() as site:
-        fragment, sites = Site.fragment, list[Site]()
-
-        def slowly(of: Site, request: Request, page: WebPage) -> str:
-            sites.append(of)
-            site.clock.advance(1)
-            return fragment(of, request, page)
+        sites = parts_take_a_second(site, monkeypatch)
 
         async def told() -> None:
             site.clock.advance(-site.clock.monotonic() % live.QUIET + live.QUIET - 2)
@@ -1899,7 +1901,6 @@ def test_a_change_while_a_part_rests_is_shown_when_it_has_rested(
                     assert len(early.events) == 2
                     assert late.events == early.events[1:]
 
-        monkeypatch.setattr(Site, "fragment", slowly)
         site.add("davis")
         site.do(told)
 
