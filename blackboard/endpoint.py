@@ -4,6 +4,7 @@ import errno
 import os
 import resource
 import socket
+from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 from blackboard.errors import BadInput
@@ -13,6 +14,8 @@ DEFAULT_HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
 QUEUE = 128
 """Connections that wait to be accepted."""
+NOT_OF_THIS_HOST = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+"""Errors of an address that this host does not have."""
 
 
 class Endpoint(NamedTuple):
@@ -43,28 +46,42 @@ class Endpoint(NamedTuple):
         """Whether it stands for all addresses of this host in IPv6, `::`, and so in IPv4, too."""
         return ":" in self.host and set(self.host) <= set("0:")
 
-    def listener(self, field: str) -> socket.socket:
-        """A socket that listens there; of a name, at its address of IPv4. Raises BadInput when the
-        address cannot be used.
+    def listeners(self, field: str) -> list[socket.socket]:
+        """Sockets that listen there, all at one port: of a name, at each of its addresses that this
+        host has. Raises BadInput where it has none, and where the port is taken.
         """
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        is_for_both = self.is_for_all and socket.has_dualstack_ipv6()
-        try:
-            return socket.create_server(
-                self, family=family, backlog=QUEUE, dualstack_ipv6=is_for_both
-            )
-        except (OSError, UnicodeError) as problem:  # UnicodeError: a name that no host can have
-            raise self.unusable(field, problem) from None
-
-    def unusable(self, field: str, problem: OSError | UnicodeError) -> BadInput:
-        """Why a process cannot listen there. A UnicodeError is about a name that no host has."""
-        why = "there is no such host"
-        if isinstance(problem, OSError) and not isinstance(problem, socket.gaierror):
-            # The text of asyncio has the address, too. For one that is not of this host asyncio has
-            # no number, from Python 3.13 on.
-            why = os.strerror(problem.errno or errno.EADDRNOTAVAIL)
+        with ExitStack() as opened:
+            try:
+                sockets = self._listen(opened)
+            except (socket.gaierror, UnicodeError):  # UnicodeError: a name that no host can have
+                why = "there is no such host"
+            except OSError as problem:
+                why = os.strerror(problem.errno or 0)
+            else:
+                opened.pop_all()
+                return sockets
         remedy = "another port, 0 for any that is free, or another host"
-        return BadInput(field, f"{self} cannot be used: {why}", remedy)
+        raise BadInput(field, f"{self} cannot be used: {why}", remedy)
+
+    def _listen(self, opened: ExitStack) -> list[socket.socket]:
+        sockets, absent = list[socket.socket](), None
+        is_for_both = self.is_for_all and socket.has_dualstack_ipv6()
+        found = socket.getaddrinfo(*self, type=socket.SOCK_STREAM)
+        for family, (host, _, *scope) in dict.fromkeys((one[0], one[4]) for one in found):
+            port = sockets[0].getsockname()[1] if sockets else self.port
+            try:
+                listener = socket.create_server(
+                    (host, port, *scope), family=family, backlog=QUEUE, dualstack_ipv6=is_for_both
+                )
+            except OSError as problem:
+                if problem.errno not in NOT_OF_THIS_HOST:
+                    raise
+                absent = problem
+            else:
+                sockets.append(opened.enter_context(listener))
+        if absent is not None and not sockets:
+            raise absent
+        return sockets
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

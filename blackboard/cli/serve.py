@@ -189,16 +189,17 @@ async def serve(
         remedy = "pip install 'blackboard-scheduler[web]'"
         raise BadInput("web", f"the server needs {missing.name}", remedy) from None
 
-    listener = listener_on(endpoint)
-    url = f"http://{endpoint._replace(port=listener.getsockname()[1])}{prefix}/"
+    listeners = listeners_on(endpoint)
+    url = f"http://{endpoint._replace(port=listeners[0].getsockname()[1])}{prefix}/"
     app = below(prefix, pages) if prefix else pages
-    await PageServer(app, lambda: serves(url)).serve(sockets=[listener])
+    await PageServer(app, lambda: serves(url)).serve(sockets=listeners)
 
 
-def listener_on(endpoint: Endpoint) -> socket.socket:
-    """A socket that listens at an address. Raises BadInput when it cannot be used."""
-    listener = endpoint.listener("listen")
-    # Connections inherit it. Without it the second part of an answer waits 40 ms for the
-    # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
+def listeners_on(endpoint: Endpoint) -> list[socket.socket]:
+    """Sockets that listen at an endpoint. Raises BadInput when it cannot be used."""
+    listeners = endpoint.listeners("listen")
+    for listener in listeners:
+        # Connections inherit it. Without it the second part of an answer waits 40 ms for the
+        # acknowledgement of the first; asyncio sets it only where a socket names its protocol.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listeners

@@ -95,21 +95,17 @@ async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
             del connections[task]
             writer.transport.abort()
 
-    # A name may have several addresses: asyncio listens at each.
-    where: dict[str, Any] = {"host": endpoint.host, "port": endpoint.port}
-    if endpoint.is_for_all:
-        where = {"sock": endpoint.listener("metrics")}
-    try:
-        server = await asyncio.start_server(
-            answer, limit=LARGEST, backlog=MOST_CONNECTIONS, **where
-        )
-    except (OSError, UnicodeError) as problem:
-        raise endpoint.unusable("metrics", problem) from None
+    listeners = endpoint.listeners("metrics")
+    servers = [
+        await asyncio.start_server(answer, limit=LARGEST, backlog=MOST_CONNECTIONS, sock=listener)
+        for listener in listeners
+    ]
     try:
         with quiet_shortage():
-            yield endpoint._replace(port=server.sockets[0].getsockname()[1])
+            yield endpoint._replace(port=listeners[0].getsockname()[1])
     finally:
-        server.close()
+        for server in servers:
+            server.close()
         for writer in connections.values():
             writer.transport.abort()
         await asyncio.gather(*connections, return_exceptions=True)

@@ -2,11 +2,16 @@
 
 import errno
 import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
+from tests.support.ports import need_ipv6
 
 
 @pytest.mark.parametrize(
@@ -46,14 +51,61 @@ def test_what_has_no_port_is_refused(text: str, processes: int) -> None:
     assert "a port up to 65535" in refused.value.remedy
 
 
-@pytest.mark.parametrize(
-    "problem",
-    [
-        OSError(errno.EADDRNOTAVAIL, "error while attempting to bind on address ('10.7.7.7', 80)"),
-        OSError("could not bind on any address out of [('10.7.7.7', 80)]"),
-    ],
-)
-def test_an_address_of_another_host_cannot_be_used(problem: OSError) -> None:
-    """As asyncio says it, and as it does from Python 3.13 on."""
-    refused = Endpoint("10.7.7.7", 80).unusable("metrics", problem)
-    assert refused.problem == f"10.7.7.7:80 cannot be used: {os.strerror(errno.EADDRNOTAVAIL)}"
+@contextmanager
+def listening(host: str, port: int = 0) -> Iterator[int]:
+    """Listens at all addresses of a host. Yields the port."""
+    with ExitStack() as stack:
+        listeners = Endpoint(host, port).listeners("metrics")
+        yield {stack.enter_context(one).getsockname()[1] for one in listeners}.pop()
+
+
+def connect(address: str, port: int) -> None:
+    socket.create_connection((address, port)).close()
+
+
+@pytest.mark.parametrize("host", ["::", "0::0"])
+def test_all_addresses_of_ipv6_stand_for_those_of_ipv4_too(host: str) -> None:
+    need_ipv6()
+    with listening(host) as port:
+        for address in ("127.0.0.1", "::1"):
+            connect(address, port)
+    with listening("::1") as port, pytest.raises(ConnectionRefusedError):
+        connect("127.0.0.1", port)
+
+
+def names(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
+    """Gives every name these addresses."""
+    asked = socket.getaddrinfo
+
+    def found(host: str, *args: Any, **options: Any) -> list[Any]:
+        each = [host] if host in addresses else addresses
+        return [one for address in each for one in asked(address, *args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def test_a_name_stands_for_all_its_addresses_that_are_of_this_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    need_ipv6()
+    names(monkeypatch, "10.7.7.7", "::1", "127.0.0.1", "::1")
+    with listening("pages.example") as port:
+        for address in ("127.0.0.1", "::1"):
+            connect(address, port)
+
+
+def test_a_port_that_is_taken_at_one_of_the_addresses_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names(monkeypatch, "127.0.0.2", "127.0.0.1")
+    with listening("127.0.0.1") as port:
+        with pytest.raises(BadInput, match="Address already in use"), listening("a.example", port):
+            pass
+        with listening("127.0.0.2", port):  # what was opened there has been closed
+            pass
+
+
+def test_an_address_of_another_host_cannot_be_used() -> None:
+    with pytest.raises(BadInput, match=r"10\.7\.7\.7:80 cannot be used: ") as refused:
+        Endpoint("10.7.7.7", 80).listeners("metrics")
+    assert refused.value.problem.endswith(os.strerror(errno.EADDRNOTAVAIL))

@@ -8,7 +8,6 @@ import pytest
 
 import blackboard as package
 from blackboard.cli.serve import check_open
-from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.ports import need_ipv6
@@ -88,17 +87,6 @@ def test_an_ipv6_address_is_listened_on(
         where = f"[{host}]:{taken.getsockname()[1]}"
         said = town.refused("serve", "--listen", where)
         assert f"{where} cannot be used: Address already in use" in said
-
-
-@pytest.mark.parametrize("host", ["::", "0::0"])
-def test_all_addresses_of_ipv6_stand_for_those_of_ipv4_too(host: str) -> None:
-    need_ipv6()
-    with Endpoint(host, 0).listener("listen") as listener:
-        port = listener.getsockname()[1]
-        for address in ("127.0.0.1", "::1"):
-            socket.create_connection((address, port)).close()
-    with Endpoint("::1", 0).listener("listen") as listener:
-        assert listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
 
 
 def test_a_host_that_none_can_have(town: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:

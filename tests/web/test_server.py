@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from blackboard import open_blocking
-from blackboard.cli.serve import listener_on
+from blackboard.cli.serve import listeners_on
 from blackboard.endpoint import Endpoint
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import live, server
@@ -86,11 +86,11 @@ INTERRUPTED = """
 import signal, sys
 from blackboard.cli import main, serve
 
-def interrupted(where, number=int(sys.argv.pop()), listener_on=serve.listener_on):
+def interrupted(where, number=int(sys.argv.pop()), listeners_on=serve.listeners_on):
     signal.raise_signal(number)
-    return listener_on(where)
+    return listeners_on(where)
 
-serve.listener_on = interrupted
+serve.listeners_on = interrupted
 main()
 """
 
@@ -109,8 +109,9 @@ def test_a_server_that_is_interrupted_before_it_serves_says_so(
 
 
 def test_a_small_answer_does_not_wait_for_an_acknowledgement() -> None:
+    (listener,) = listeners_on(Endpoint("127.0.0.1", 0))
     with (
-        listener_on(Endpoint("127.0.0.1", 0)) as listener,
+        listener,
         socket.create_connection(listener.getsockname()),
         listener.accept()[0] as accepted,
     ):
@@ -217,7 +218,7 @@ def serving(
 
             await app(scope, receive, sent)
 
-        listener = listener_on(Endpoint("127.0.0.1", 0))
+        (listener,) = listeners_on(Endpoint("127.0.0.1", 0))
         port = listener.getsockname()[1]
         made = PageServer(noted, begun.set)
         serves = asyncio.create_task(made.serve([listener]))
