@@ -208,13 +208,16 @@ class _InlineRun:
             "ctx.lost.wait": self._lost.unawaited,
             "ctx.stopping.wait": self._stopping.unawaited,
         }
-        if any(counter.count for counter in calls.values()):
+        if any(unawaited.left() for unawaited in calls.values()):
             await asyncio.sleep(0)  # a task that the handler has made at its end begins
-        for name in (name for name, counter in calls.items() if counter.count):
-            context.warn(f"{name} was called without `await`, and did nothing")
+        for name, unawaited in calls.items():
+            if left := unawaited.left():
+                context.warn(f"{name} was called without `await`, and did nothing")
+                for call in left:
+                    call.close()  # or Python warns of it, too
 
     def _save(self, value: Any) -> Coroutine[Any, Any, None]:
-        return self._unawaited.counted(self._saved(value))
+        return self._unawaited.noted(self._saved(value))
 
     async def _saved(self, value: Any) -> None:
         checkpoint = self._reports.checkpoint(value)

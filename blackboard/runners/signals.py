@@ -3,8 +3,9 @@ in a coroutine, the others block in a plain function. Any thread may set them.
 """
 
 import threading
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -14,44 +15,19 @@ Answer = TypeVar("Answer")
 
 
 class Unawaited:
-    """Counts the calls of a coroutine function that have done nothing: what they returned was
-    neither awaited, nor is it in a task that has begun or was cancelled.
+    """The calls of a coroutine function that have done nothing: what they returned was neither
+    awaited, nor is it in a task that has begun or was cancelled.
     """
 
     def __init__(self) -> None:
-        self.count = 0
+        self._calls: list[Coroutine[Any, Any, Any]] = []
 
-    def counted(self, work: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
-        return _Counted(work, self)
+    def noted(self, call: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
+        self._calls = [*self.left(), call]
+        return call
 
-
-class _Counted(Coroutine[Any, Any, Answer]):
-    """Not a coroutine itself: one that is cancelled before it begins runs no code of its own."""
-
-    __slots__ = ("_unawaited", "_work")
-
-    def __init__(self, work: Coroutine[Any, Any, Answer], unawaited: Unawaited) -> None:
-        self._work = work
-        self._unawaited: Unawaited | None = unawaited
-        unawaited.count += 1
-
-    def __await__(self) -> Generator[Any, Any, Answer]:
-        return self._begun().__await__()
-
-    def send(self, value: Any) -> Any:
-        return self._begun().send(value)
-
-    def throw(self, *problem: Any) -> Any:
-        return self._begun().throw(*problem)
-
-    def close(self) -> None:
-        self._begun().close()
-
-    def _begun(self) -> Coroutine[Any, Any, Answer]:
-        if self._unawaited is not None:
-            self._unawaited.count -= 1
-            self._unawaited = None
-        return self._work
+    def left(self) -> list[Coroutine[Any, Any, Any]]:
+        return [call for call in self._calls if getcoroutinestate(call) == CORO_CREATED]
 
 
 class LoopSignal:
@@ -82,7 +58,7 @@ class LoopSignal:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
-        return self.unawaited.counted(self._wait(timeout))
+        return self.unawaited.noted(self._wait(timeout))
 
     async def _wait(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as in threads
         import asyncio  # noqa: PLC0415 - not for a child process

@@ -47,7 +47,6 @@ def test_warnings_are_few_short_single_lines_and_said_once(on: Any, type_: str) 
     on(story)
 
 
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_a_coroutine_that_awaits_no_save_and_no_wait_is_warned_of() -> None:
     async def story(runner: Runner) -> None:
         told = Told()
