@@ -97,22 +97,16 @@ class BlockingSignal:
 class ThreadSignal:
     """A signal to a plain function, on any thread."""
 
-    _came = threading.Condition()
-    """One condition for all signals: making one takes longer than all else that a signal does."""
-
     def __init__(self) -> None:
         self.reason = ""
-        self._is_set = False
+        self._event = threading.Event()
 
     def set(self, reason: str) -> None:
-        with self._came:
-            self.reason = reason
-            self._is_set = True
-            self._came.notify_all()
+        self.reason = reason
+        self._event.set()
 
     def __bool__(self) -> bool:
-        return self._is_set
+        return self._event.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        with self._came:
-            return self._came.wait_for(lambda: self._is_set, timeout)
+        return self._event.wait(timeout)
