@@ -11,7 +11,7 @@ the setting of the item. The reason is kept with the run, without a traceback bu
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -136,10 +136,9 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     """`params` with `${NAME}` replaced from `environ` in every string, however deep; `$${` stands
     for `${`. Keys are left as they are.
 
-    Raises BadInput naming the variable that is missing, and its place; and for params that
-    are nested too deeply, or too long once they are expanded.
+    Raises BadInput naming the variable that is missing, and its place; and for params that are too
+    long once they are expanded. They are those of a row, which are not nested deeply.
     """
-    _check_depth(params.values())
     texts = list(_texts(params))
     names = (name for text in texts for name in _VARIABLE.findall(text))
     length = sum(map(len, texts)) + sum(len(environ.get(name, "")) for name in names)
@@ -151,8 +150,7 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
 
 def is_expanded(text: str) -> bool:
     """Whether `expand` may change, or refuse, params with this JSON text: hardly any does."""
-    has_variable = "$" in text or "\\u0024" in text
-    return has_variable or text.count("[") + text.count("{") > DEEPEST
+    return "$" in text or "\\u0024" in text
 
 
 def variables(value: Any) -> set[str]:
@@ -163,18 +161,6 @@ def variables(value: Any) -> set[str]:
 def unescaped(text: str) -> str:
     """`text` with `$${` replaced by `${`, and no variables."""
     return text.replace("$${", "${")
-
-
-def _check_depth(values: Iterable[Any]) -> None:
-    """Refuses params that are nested too deeply: expanding and sending them recurses."""
-    left = [(value, 1) for value in values]
-    while left:
-        value, depth = left.pop()
-        if depth > DEEPEST:
-            raise BadInput("params", "nested too deeply", f"{DEEPEST} levels at the most")
-        if isinstance(value, dict | list):
-            inner = value.values() if isinstance(value, dict) else value
-            left += [(child, depth + 1) for child in inner]
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -197,15 +197,6 @@ def test_masking_makes_no_good_run_fail(tell: Callable[[Story], None], secret: s
 # ---- params
 
 
-@pytest.mark.parametrize("depth", [101, 500, 900])
-def test_params_that_are_nested_too_deeply_are_refused(depth: int) -> None:
-    deep: Any = "end"
-    for _ in range(depth):
-        deep = [deep]
-    with pytest.raises(BadInput, match="params: nested too deeply"):
-        expand({"deep": deep}, {})
-
-
 @pytest.mark.parametrize("text", ["{", "nothing", "[" * 101 + "]" * 101, "[" * 900 + "]" * 900])
 def test_a_checkpoint_that_other_software_broke_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="checkpoint: "):
