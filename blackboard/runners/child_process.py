@@ -110,7 +110,7 @@ class ChildProcess:
         self._transport, _ = await loop.create_unix_connection(
             lambda: _Connection(self._received, self._socket), sock=self._socket
         )
-        self._send(wire.CodeMessage(loaded.code()))
+        self.send(wire.CodeMessage(loaded.code()))
 
     def let_run(self, run: wire.RunMessage, deadline: float, receive: Receive) -> None:
         """Gives it a handler to call. `receive` gets its messages until `rest` is called. Earlier
@@ -122,19 +122,13 @@ class ChildProcess:
         self._mask = self._mask.joined(run.secrets)
         self._watch.keep(self.pid, deadline)
         self.runs += 1
-        self._send(run)
+        self.send(run)
         if self._is_closed:
             receive(None)
 
     def extend(self, deadline: float) -> None:
         if not self.ended.done():
             self._watch.keep(self.pid, deadline)
-
-    def send_signal(self, name: wire.SignalName, reason: str) -> None:
-        self._send(wire.SignalMessage(name, reason))
-
-    def answer(self, saved: wire.SavedMessage) -> None:
-        self._send(saved)
 
     def output(self) -> str:
         """The last bytes that it has printed by now, as text, masked."""
@@ -195,7 +189,7 @@ class ChildProcess:
         else:
             self._socket.close()
 
-    def _send(self, message: wire.ToChild) -> None:
+    def send(self, message: wire.ToChild) -> None:
         if self._transport is not None and not self.ended.done():
             self._transport.write(wire.frame(message))
 

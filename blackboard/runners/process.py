@@ -133,16 +133,11 @@ class _ProcessRun:
     def _signal(self, name: wire.SignalName, reason: str) -> None:
         self._signals[name] = reason
         if self._child is not None and not self.task.done():
-            self._child.send_signal(name, reason)
+            self._child.send(wire.SignalMessage(name, reason))
 
     def stop(self, outcome: Outcome, reason: str) -> None:
         if not self._end.done():  # else its child may still be closing resources
-            self._end_by(Ended(outcome=outcome, error=reason))
-            self._kill()
-
-    def _kill(self) -> None:
-        if self._child is not None:
-            self._child.kill()
+            self._give_up(Ended(outcome=outcome, error=reason))
 
     @property
     def _decided(self) -> End | None:
@@ -201,7 +196,7 @@ class _ProcessRun:
         run = wire.RunMessage(call.handler.source, call.data, dict(call.mask.values), called)
         child.let_run(run, self._deadline, self._received)
         for name, reason in self._signals.items():
-            child.send_signal(name, reason)
+            child.send(wire.SignalMessage(name, reason))
         if called is not None:
             self._report.called()
         elif call.allowed is not None:  # its module is imported first
@@ -210,9 +205,10 @@ class _ProcessRun:
             loop = asyncio.get_running_loop()
             self._importing = loop.call_later(allowed, self._give_up, problem)
 
-    def _give_up(self, problem: str) -> None:
-        self._end_by(problem)
-        self._kill()
+    def _give_up(self, end: End) -> None:
+        self._end_by(end)
+        if self._child is not None:
+            self._child.kill()
 
     def _received(self, message: wire.OfRun | Exception | None) -> None:
         match message:
@@ -251,7 +247,7 @@ class _ProcessRun:
         except Exception as problem:  # noqa: BLE001 - the handler waits for an answer
             saved.error = str(problem) or name_of(problem)
         if self._child is not None:
-            self._child.answer(saved)
+            self._child.send(saved)
 
     def _finished(self, child: ChildProcess, answer: wire.FinishedMessage) -> Ended:
         output = child.output()
