@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -31,18 +31,16 @@ OVER = "the run is over"
 class RunReport:
     """Sends what one run reports, from any thread. `send` gets one message at a time."""
 
-    __slots__ = ("_limit", "_mask", "_pid", "_send")
-    _sending = threading.RLock()
-    """One lock for all runs, because making one takes long. Reentrant: a finalizer or a signal
-    handler may log while its thread sends; that message waits until the other one is sent."""
-    _waiting: ClassVar = deque[tuple[Callable[[Any], None], Any]]()
-    _is_sending: ClassVar = False
-
     def __init__(self, mask: Mask, *, limit: int, send: Callable[[Any], None]) -> None:
         self._mask = mask
         self._limit = limit
         self._send: Callable[[Any], None] | None = send
         self._pid = os.getpid()
+        self._sending = threading.RLock()
+        """Reentrant: a finalizer or a signal handler may log while its thread sends; that message
+        waits until the other one is sent."""
+        self._waiting = deque[Any]()
+        self._is_sending = False
 
     def end(self) -> None:
         """Drops all messages from now on."""
@@ -57,15 +55,14 @@ class RunReport:
         with self._sending:
             if self._send is None:
                 return False
-            RunReport._waiting.append((self._send, message))
+            self._waiting.append(message)
             while self._waiting and not self._is_sending:
-                RunReport._is_sending = True
+                self._is_sending = True
                 try:
                     while self._waiting:
-                        send, first = self._waiting.popleft()
-                        send(first)
+                        self._send(self._waiting.popleft())
                 finally:
-                    RunReport._is_sending = False
+                    self._is_sending = False
             return True
 
     def log(self, logged: Logged) -> None:
