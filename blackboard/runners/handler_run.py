@@ -20,8 +20,8 @@ from blackboard.clock import SystemClock
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers.context import Context, Signal, progress_of
 from blackboard.runners import wire
-from blackboard.runners.logs import Logged, run_logger
 from blackboard.runners.outcome import fitting_checkpoint, fitting_warning
+from blackboard.runners.output import Logged, RunLogger
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask
 
@@ -104,8 +104,12 @@ def context_of(
     """The `ctx` of a run. `called`: from when on its time limit counts, if it has one, in monotonic
     seconds. `save` gets the value that the handler saves, not yet encoded.
     """
-    log = run_logger(report.log)
+    log = RunLogger(report.log)
     ends = None if data.allowed is None else called + data.allowed
+
+    def time_left() -> float | None:
+        return None if ends is None else max(ends - SystemClock().monotonic(), 0.0)
+
     return Context(
         due=data.due,
         fence=data.fence,
@@ -121,10 +125,6 @@ def context_of(
         warn=partial(report.warn, log),
         checkpoint=data.checkpoint,
         resources=resources,
-        time_left=partial(_time_left, ends),
+        time_left=time_left,
         save=save,
     )
-
-
-def _time_left(ends: float | None) -> float | None:
-    return None if ends is None else max(ends - SystemClock().monotonic(), 0.0)

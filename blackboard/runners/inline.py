@@ -23,10 +23,9 @@ from blackboard.handlers.params import with_params
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runners import wire
 from blackboard.runners.handler_run import RunReport, context_of
-from blackboard.runners.logs import kept_logs, own_logs
 from blackboard.runners.loop import RunOfLoop, log_masked, own, own_context
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result, name_of
-from blackboard.runners.output import Tail, captured
+from blackboard.runners.output import Tail, captured, kept_logs
 from blackboard.runners.resources import LoopResources
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 from blackboard.runners.signals import LoopSignal, Unawaited
@@ -221,7 +220,7 @@ class _InlineRun:
 
     async def _saved(self, value: Any) -> None:
         checkpoint = self._reports.checkpoint(value)
-        with own_logs():
+        with kept_logs(None):
             await self._report.save(checkpoint)
 
     def _send(self, message: wire.Reported) -> None:
