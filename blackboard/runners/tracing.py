@@ -95,26 +95,22 @@ def set_up(*, measures: bool = True) -> None:
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return
     try:
-        _set_up(measures=measures)
+        spans = _exporter(os.environ, "TRACES", _SPAN_EXPORTERS)
+        figures = _exporter(os.environ, "METRICS", _METRIC_EXPORTERS) if measures else None
+        resource = Resource.create()
+        if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
+            resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        if spans is not None:
+            tracers.add_span_processor(BatchSpanProcessor(_MaskingExporter(spans)))
+        trace.set_tracer_provider(tracers)
+        if figures is not None:
+            readers = [PeriodicExportingMetricReader(figures)]
+            metrics.set_meter_provider(
+                MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
+            )
     except ValueError as problem:
         raise BadInput("otel", str(problem)) from problem
-
-
-def _set_up(*, measures: bool) -> None:
-    spans = _exporter(os.environ, "TRACES", _SPAN_EXPORTERS)
-    figures = _exporter(os.environ, "METRICS", _METRIC_EXPORTERS) if measures else None
-    resource = Resource.create()
-    if str(resource.attributes[SERVICE_NAME]).startswith("unknown_service"):
-        resource = resource.merge(Resource({SERVICE_NAME: SERVICE}))
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    if spans is not None:
-        tracers.add_span_processor(BatchSpanProcessor(_MaskingExporter(spans)))
-    trace.set_tracer_provider(tracers)
-    if figures is not None:
-        readers = [PeriodicExportingMetricReader(figures)]
-        metrics.set_meter_provider(
-            MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-        )
 
 
 def check(environ: Mapping[str, str] = os.environ) -> None:
