@@ -7,8 +7,7 @@ The service's clock decides what is due, its stamps what is stale (`azure_clock.
 A row is an entity with the row's fields as properties of plain types (String, Int32 or Int64,
 Double, Boolean, DateTime), so that any reader of tables can read a board.
 
-Not promised: anything for Cosmos DB for Table, which has the same interface: its scans are not
-sorted, its keys end at 255 bytes, and its reads may be stale. It is refused.
+Not promised: anything for Cosmos DB for Table, which has the same interface, and is refused.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -16,26 +15,26 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from azure.core import AsyncPipelineClient
-from azure.core.pipeline.policies import ContentDecodePolicy
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import MissingStore
 from blackboard.table import Etag, Op, Row, Unavailable
 from blackboard.tables.azure_address import AzureAddress
-from blackboard.tables.azure_connections import proxy_of
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
-from blackboard.tables.azure_transport import AzureTransport, policies
+from blackboard.tables.azure_errors import Errors, MissingTable
+from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
 from blackboard.tables.azure_wire import (
     ACCEPTED,
+    CREATED,
     OK,
     ServiceAnswer,
+    check_created,
+    creation,
     etags_of,
     is_of_the_service,
-    page_headers,
     page_of,
-    page_url,
+    page_request,
     transaction,
 )
 from blackboard.tables.base import MAX_VALUE, Pages, checked
@@ -110,9 +109,7 @@ class AzureTable:
         self._check_open()
         if not ops:
             return []
-        sent = transaction(self._url, partition, ops, datas)
-        url = f"{self._address.endpoint}/$batch"
-        request = HttpRequest("POST", url, headers=dict(sent.headers), content=sent.body)
+        request = transaction(self._url, partition, ops, datas)
         try:
             return etags_of(*await self._sent(request), ops)
         except Exception as error:  # noqa: BLE001 - whatever it is, the batch may be applied
@@ -131,7 +128,7 @@ class AzureTable:
         if response.status_code == FORBIDDEN and abs(self._transport.now() - dated) > SKEW:
             response = await self._client.send_request(request, stream=True)
         status, headers = response.status_code, response.headers
-        if status in {OK, ACCEPTED} and not is_of_the_service(headers):
+        if status in {OK, CREATED, ACCEPTED} and not is_of_the_service(headers):
             raise ServiceAnswer(status, headers=headers)
         return status, headers, response.content
 
@@ -172,8 +169,9 @@ class AzureTable:
                 if self._transport.monotonic() > until:
                     break
                 passed.add(following)
-                url = page_url(self._url, partition, first, last, count=count, following=following)
-                request = HttpRequest("GET", url, headers=page_headers())
+                request = page_request(
+                    self._url, partition, first, last, count=count, following=following
+                )
                 page, following = page_of(*await self._sent(request))
                 if page:
                     self._transport.store_clock.observe_stamp(max(row.stamp for row in page))
@@ -201,25 +199,11 @@ class AzureTable:
             )
 
     async def _create(self) -> None:
-        from azure.data.tables.aio import TableClient  # noqa: PLC0415 - slow to import
-
-        client = TableClient(
-            self._address.endpoint,
-            self._address.table,
-            credential=self._credential.azure,
-            transport=self._transport,
-            # Ours: its own would date the request by the clock of this host.
-            policies=[
-                *policies(self._credential.azure, self._transport.now),
-                ContentDecodePolicy(),
-            ],
-        )
         try:
-            await client.create_table()
+            check_created(*await self._sent(creation(self._url)))
         except Exception as error:  # noqa: BLE001 - as for a page
-            answer = answer_in(error)
-            if not (isinstance(answer, ServiceAnswer) and answer.code == "TableAlreadyExists"):
-                raise self._errors.of_scan(answer) from None
+            if not (isinstance(error, ServiceAnswer) and error.code == "TableAlreadyExists"):
+                raise self._errors.of_scan(error) from None
 
     def _check_open(self) -> None:
         if self._closed:

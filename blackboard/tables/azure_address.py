@@ -6,9 +6,6 @@ custom domain; `https://HOST:PORT/ACCOUNT/TABLE` an emulator that speaks HTTPS.
 
 An address holds no secret, and an error does not repeat one that is refused: a shared access
 signature that was typed here is in the history of a shell already, and should not be in a log too.
-
-Cosmos DB for Table has the same interface with weaker promises: a scan is not sorted, a key has 255
-bytes at most, a read may be stale. No board was ever tested on it, so it is refused.
 """
 
 import re
@@ -91,9 +88,8 @@ def refuse_cosmos(host: str) -> None:
 
 
 def netloc(parts: SplitResult, default_port: int | None = None) -> str:
-    """Host and port. `localhost` becomes 127.0.0.1: azure-data-tables takes it for Cosmos DB.
-
-    Raises ValueError for a bad port.
+    """Host and port. `localhost` becomes 127.0.0.1, where emulators listen. Raises ValueError for a
+    bad port.
     """
     host = parts.hostname or ""
     if host == "localhost":

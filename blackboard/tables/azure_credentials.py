@@ -315,7 +315,7 @@ class Credential:
     """What it is, for messages: `the managed identity of this host`."""
     proof: Proof
     azure: AzureNamedKeyCredential | AzureSasCredential | Tokens = field(repr=False)
-    """As azure-data-tables' asynchronous client takes it."""
+    """As azure-core's policies take it."""
     advice: str = ""
     """What to check when it gives no token."""
 
@@ -392,14 +392,14 @@ def _from_connection(
 def _of_a_principal(variable: str) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
-    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - it needs aiohttp, of that package
+    from blackboard.tables.azure_transport import TokenTransport  # noqa: PLC0415 - it needs aiohttp, of that package
 
-    connections = TokenConnections()
+    transport = TokenTransport()
     try:
         source = (
-            aio.WorkloadIdentityCredential(transport=connections)
+            aio.WorkloadIdentityCredential(transport=transport)
             if variable == _TOKEN_FILE
-            else aio.EnvironmentCredential(transport=connections)
+            else aio.EnvironmentCredential(transport=transport)
         )
     except (ValueError, TypeError, OSError):  # a TypeError: its key needs a password, or has none
         problem = "what it names cannot be used"
@@ -408,7 +408,7 @@ def _of_a_principal(variable: str) -> Credential:
     return Credential(
         who="the application of AZURE_CLIENT_ID",
         proof=Proof.TOKEN,
-        azure=Tokens(source, unsent=lambda: connections.problem),
+        azure=Tokens(source, unsent=lambda: transport.problem),
         advice=f"check AZURE_TENANT_ID, AZURE_CLIENT_ID and {variable}",
     )
 
@@ -416,13 +416,13 @@ def _of_a_principal(variable: str) -> Credential:
 def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     from azure.identity import aio  # noqa: PLC0415 - an optional package, just checked
 
-    from blackboard.tables.azure_connections import TokenConnections  # noqa: PLC0415 - it needs aiohttp, of that package
+    from blackboard.tables.azure_transport import TokenTransport  # noqa: PLC0415 - it needs aiohttp, of that package
 
     who = "the managed identity of " + ("AZURE_CLIENT_ID" if client_id else "this host")
     advice = f"it must be assigned to this host; or set {CONNECTION_STRING}"
-    connections = TokenConnections()
+    transport = TokenTransport()
     try:
-        managed = aio.ManagedIdentityCredential(client_id=client_id, transport=connections)
+        managed = aio.ManagedIdentityCredential(client_id=client_id, transport=transport)
     except ValueError:
         problem = "this host has one identity, which cannot be named (is it a cloud shell?)"
         raise BadInput("AZURE_CLIENT_ID", problem, "unset it") from None
@@ -436,6 +436,6 @@ def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     return Credential(
         who=who,
         proof=Proof.TOKEN,
-        azure=Tokens(aio.ChainedTokenCredential(*sources), unsent=lambda: connections.problem),
+        azure=Tokens(aio.ChainedTokenCredential(*sources), unsent=lambda: transport.problem),
         advice=advice,
     )

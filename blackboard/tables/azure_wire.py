@@ -1,11 +1,11 @@
-"""The bytes of requests to an Azure table and of its replies: transactions, and pages of a range.
+"""The requests to an Azure table, and its replies: transactions, and pages of a range.
 
 The SDK makes and reads each part of a transaction as a message of its own, and each row as an
-entity with classes of its own: that takes twenty times the CPU of this. Its pipeline still carries
-the requests. Pure: nothing is sent here.
+entity with classes of its own: that takes twenty times the CPU of this. Pure: nothing is sent here.
 
     POST {endpoint}/$batch        one change set; a part for each operation, in order
     GET  {endpoint}/{table}()     the rows of a range of one partition, in the order of their keys
+    POST {endpoint}/Tables        makes the table
 
 An update always states If-Match: without it, the service would insert a row that is missing. Values
 are plain JSON where JSON has their type; times, whole numbers beyond 32 bits and numbers with a
@@ -21,6 +21,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
+from azure.core.rest import HttpRequest
 
 from blackboard.table import Delete, Etag, Insert, Merge, Op, Refused, Row, Value
 
@@ -55,22 +56,14 @@ class ServiceAnswer(Exception):
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """A request: its headers and its body."""
-
-    headers: Mapping[str, str]
-    body: bytes
-
-
 # ---- transactions
 
 
 def transaction(
     table_url: str, partition: str, ops: Sequence[Op], datas: Sequence[Mapping[str, Value]]
-) -> Transaction:
-    """The request for a batch on the table at `table_url`; `datas` are the checked values of `ops`.
-    Raises Refused for the operation with which it is too large.
+) -> HttpRequest:
+    """A batch on the table at `table_url`; `datas` are the checked values of `ops`. Raises Refused
+    for the operation with which it is too large.
     """
     batch, changes = f"batch_{uuid4()}", f"changeset_{uuid4()}"
     head = (
@@ -92,7 +85,8 @@ def transaction(
         "Content-Type": f"multipart/mixed; boundary={batch}",
         "Accept": "application/json",
     }
-    return Transaction(headers, b"".join(chunks))
+    url = f"{table_url.rpartition('/')[0]}/$batch"
+    return HttpRequest("POST", url, headers=headers, content=b"".join(chunks))
 
 
 def _part(
@@ -174,7 +168,7 @@ def etags_of(status: int, headers: Mapping[str, str], body: bytes, ops: Sequence
 # ---- pages
 
 
-def page_url(
+def page_request(
     table_url: str,
     partition: str,
     first: str,
@@ -182,9 +176,9 @@ def page_url(
     *,
     count: int,
     following: Sequence[str],
-) -> str:
-    """The address of a page of a range; `following` are the keys at which it continues. The service
-    may name a partition alone; as its own clients do, nothing is sent for a key that it left out.
+) -> HttpRequest:
+    """A page of a range; `following` are the keys at which it continues. The service may name a
+    partition alone; as its own clients do, nothing is sent for a key that it left out.
     """
     range_ = f"PartitionKey eq {_literal(partition)} and RowKey ge {_literal(first)}"
     if last is not None:
@@ -192,12 +186,7 @@ def page_url(
     url = f"{table_url}()?$filter={quote(range_, safe='')}&$top={count}"
     for name, key in zip(CONTINUATION, following, strict=False):
         url += f"&{name}={quote(key, safe='')}" if key else ""
-    return url
-
-
-def page_headers() -> dict[str, str]:
-    """The headers of a request for a page."""
-    return {**VERSION, "Accept": _JSON}
+    return HttpRequest("GET", url, headers={**VERSION, "Accept": _JSON})
 
 
 def _literal(key: str) -> str:
@@ -265,9 +254,25 @@ def moment_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
+# ---- making the table
+
+
+def creation(table_url: str) -> HttpRequest:
+    endpoint, _, table = table_url.rpartition("/")
+    headers = {**VERSION, "Accept": _JSON, "Content-Type": "application/json"}
+    body = msgspec.json.encode({"TableName": table})
+    return HttpRequest("POST", f"{endpoint}/Tables", headers=headers, content=body)
+
+
+def check_created(status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """Reads the answer to that. Raises ServiceAnswer, also where there is such a table."""
+    if status != CREATED:
+        raise _problem(status, headers, body)
+
+
 # ---- errors
 
-OK, ACCEPTED = 200, 202
+OK, CREATED, ACCEPTED = 200, 201, 202
 
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes) -> ServiceAnswer:

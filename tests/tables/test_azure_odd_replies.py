@@ -18,12 +18,11 @@ import pytest
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
 from blackboard.table import Busy, Insert, Refused, TableError, Unavailable, Unknown, Unusable
-from blackboard.tables import azure_connections, azure_transport
+from blackboard.tables import azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
-from blackboard.tables.azure_connections import proxy_of
 from blackboard.tables.azure_credentials import credential_for
-from blackboard.tables.azure_transport import AzureTransport
+from blackboard.tables.azure_transport import AzureTransport, proxy_of
 from tests.support.clocks import START
 from tests.support.stores import rows_of
 
@@ -297,7 +296,7 @@ def test_a_batch_is_waited_for_to_the_end_of_its_reply(monkeypatch: pytest.Monke
 def test_a_reply_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
     """What stands in between may send gigabytes, or what becomes that when it is decompressed."""
     most = 200_000
-    monkeypatch.setattr(azure_connections, "LARGEST_REPLY", most)
+    monkeypatch.setattr(azure_transport, "LARGEST_REPLY", most)
     body = b'{"value":[]}'.ljust(2 * most)
     chunked = {"Transfer_Encoding": "chunked", "Connection": "keep-alive"}
     sent = {

@@ -24,7 +24,7 @@ from blackboard.tables.azure_wire import (
     etags_of,
     moment_of,
     page_of,
-    page_url,
+    page_request,
     transaction,
 )
 from blackboard.tables.base import checked
@@ -50,7 +50,7 @@ def parts_of(body: bytes, content_type: str) -> list[bytes]:
 
 def test_a_transaction_is_one_change_set_with_a_request_for_each_operation() -> None:
     sent = transaction(URL, "town", OPS, checked("town", OPS))
-    requests = parts_of(sent.body, sent.headers["Content-Type"])
+    requests = parts_of(sent.content, sent.headers["Content-Type"])
     heads = [one.partition(b"\r\n")[0].decode() for one in requests]
     assert heads == [
         f"DELETE {URL}(PartitionKey='town',RowKey='next%3A20261121T090000.000Z%3Adavis') HTTP/1.1",
@@ -167,7 +167,7 @@ def test_a_page_has_rows_of_plain_values_and_says_how_it_goes_on() -> None:
         "running": False,
         "list": "[1]",
     }
-    url = page_url(URL, "o'town", "a", "b", count=5, following=following)
+    url = page_request(URL, "o'town", "a", "b", count=5, following=following).url
     assert url == (
         f"{URL}()?$filter=PartitionKey%20eq%20%27o%27%27town%27%20and%20RowKey%20ge%20%27a%27"
         "%20and%20RowKey%20lt%20%27b%27&$top=5&NextPartitionKey=1%214&NextRowKey=1%218"
@@ -206,7 +206,7 @@ def test_a_range_that_goes_on_in_a_partition_alone_names_no_key_of_a_row() -> No
     """The service may leave that out, and may take an empty one for another place."""
     headers = {"x-ms-continuation-NextPartitionKey": "1!4"}
     rows, following = page_of(200, headers, b'{"value":[]}')
-    url = page_url(URL, "town", "a", None, count=5, following=following)
+    url = page_request(URL, "town", "a", None, count=5, following=following).url
     assert (rows, url.partition("&$top=5")[2]) == ([], "&NextPartitionKey=1%214")
 
 
@@ -264,4 +264,4 @@ def test_a_batch_that_is_too_large_as_it_is_sent_names_the_row_with_which_it_is(
         transaction("https://ann.example.org/town", "p", ops, datas)
     fits = caught.value.index
     sent = transaction("https://ann.example.org/town", "p", ops[:fits], datas[:fits])
-    assert LARGEST - 200_000 < len(sent.body) <= LARGEST
+    assert LARGEST - 200_000 < len(sent.content) <= LARGEST
