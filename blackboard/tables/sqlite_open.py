@@ -81,37 +81,26 @@ def translated(path: Path, *, opening: bool = False) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise (problem if opening else answer)(error, path) from error
+        raise answer(error, path, opening=opening) from error
 
 
-def answer(error: sqlite3.DatabaseError, path: Path) -> TableError:
+def answer(
+    error: sqlite3.DatabaseError, path: Path, *, opening: bool = False
+) -> TableError | StoreProblem:
     extended = _code_of(error)
+    kind: type[StoreProblem | Unusable] = StoreProblem if opening else Unusable
     if is_busy(error):
         return Busy(RETRY_AFTER, writer_of(path))
-    if extended in _MAY_HAVE_LANDED:
+    if extended in _MAY_HAVE_LANDED and not opening:
         return Unknown(f"{path}: {error}")
-    if extended & 0xFF in _DAMAGED:
-        return damaged(path, str(error))
-    if str(error).startswith(NO_TEXT):
-        return damaged(path, "a row of it is no text")
-    return Unusable(_with_remedy(error, path))
-
-
-def damaged(path: Path, how: str) -> Unusable:
-    return Unusable(f"{path} is damaged: {how} (stop all workers and restore a copy)")
-
-
-def problem(error: sqlite3.DatabaseError, path: Path) -> StoreProblem | Busy:
-    code = _code_of(error) & 0xFF
-    if code == sqlite3.SQLITE_NOTADB:
-        return StoreProblem(
-            f"{path} is not a board: {error} (name another file, or restore a copy of this one)"
-        )
-    if code == sqlite3.SQLITE_CORRUPT:
-        return StoreProblem(f"{path} is damaged: {error} (restore a copy)")
-    if is_busy(error):
-        return Busy(RETRY_AFTER, writer_of(path))
-    return StoreProblem(_with_remedy(error, path))
+    if extended & 0xFF == sqlite3.SQLITE_NOTADB and opening:
+        remedy = "name another file, or restore a copy of this one"
+        return kind(f"{path} is not a board: {error} ({remedy})")
+    is_no_text = str(error).startswith(NO_TEXT)
+    if is_no_text or extended & 0xFF in _DAMAGED:
+        how = "a row of it is no text" if is_no_text else str(error)
+        return kind(f"{path} is damaged: {how} (stop all workers and restore a copy)")
+    return kind(_with_remedy(error, path))
 
 
 def _with_remedy(error: sqlite3.DatabaseError, path: Path) -> str:
