@@ -31,7 +31,7 @@ from types import FrameType
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
-from blackboard.runners.outcome import failure, name_of
+from blackboard.runners.outcome import failure, is_kind, name_of
 from blackboard.runners.resources import of_resources
 
 Answer = TypeVar("Answer")
@@ -199,14 +199,7 @@ def _is_own(problem: BaseException, main: asyncio.Task[Any]) -> bool:
     if main.done() and not main.cancelled() and main.exception() is problem:
         return True
     of_signals = map(signal.getsignal, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
-    return _is_kind(problem, KeyboardInterrupt) and signal.default_int_handler in of_signals
-
-
-def _is_kind(problem: object, *kinds: type[BaseException]) -> bool:
-    """Whether its true type is one of these. `isinstance` would read `__class__`, where a handler's
-    code may raise.
-    """
-    return issubclass(type(problem), kinds)
+    return is_kind(problem, KeyboardInterrupt) and signal.default_int_handler in of_signals
 
 
 class _OwnedTask(asyncio.Task[Any]):
@@ -240,7 +233,7 @@ def _on_done(task: asyncio.Task[Any]) -> None:
         return
     # Not task.exception(): it counts as retrieving, after which asyncio does not log it.
     problem = task._exception  # noqa: SLF001
-    if problem is not None and not _is_kind(problem, Exception, *_ENDING):
+    if problem is not None and not is_kind(problem, Exception, *_ENDING):
         _fail(problem, _owner_of(task))
 
 
@@ -248,7 +241,7 @@ def _on_exception(_: asyncio.AbstractEventLoop, about: dict[str, Any]) -> None:
     """Asyncio's exception handler: a callback that raised, a task that was never awaited."""
     problem, handle = about.get("exception"), about.get("handle")
     owner = _owner_in(handle) or _owner_of(about.get("future")) or _owner_of(about.get("task"))
-    if problem is not None and handle is not None and not _is_kind(problem, Exception):
+    if problem is not None and handle is not None and not is_kind(problem, Exception):
         _fail(problem, owner)
     else:
         log_masked(_described(about), owner or _owner.get())

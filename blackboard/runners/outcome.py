@@ -232,35 +232,35 @@ def failure(problem: BaseException) -> str:
 
 
 def ended_by(problem: BaseException, mask: Mask) -> Ended:
-    """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
-    class that cannot be read is an error like any other.
+    """How a run ended whose handler raised `problem`; of a group, as a TaskGroup makes it, what all
+    that is in it says. Never raises: an answer of a handler's own class that cannot be read is an
+    error like any other.
     """
     is_lost = False
     with suppress(BaseException):
-        if (answer := _answer_in(problem)) is not None:
-            return _answered(answer, mask)
-        is_lost = _is_lease_lost(problem)
+        raised = list(_raised(problem))
+        for kind in (Retry, Skip, Fail):
+            if all(is_kind(each, kind) for each in raised):
+                return _answered(cast(HandlerAnswer, raised[0]), mask)
+        is_lost = all(is_kind(each, LeaseLost) for each in raised)
     error = mask.short(failure(problem))
     return Ended(outcome=Outcome.FAILED, error=error, lease_lost=is_lost)
 
 
-def _answer_in(problem: BaseException) -> HandlerAnswer | None:
-    """The answer that a handler raised; of a group in which all are answers of one kind, as a
-    TaskGroup makes it, the first. `isinstance` would call code of the handler.
+def _raised(problem: BaseException) -> Iterator[BaseException]:
+    """A problem, or all in a group of them."""
+    if is_kind(problem, BaseExceptionGroup):
+        for inner in cast(_Group, problem).exceptions:
+            yield from _raised(inner)
+    else:
+        yield problem
+
+
+def is_kind(problem: object, *kinds: type[BaseException]) -> bool:
+    """Whether its true type is one of these. `isinstance` would read `__class__`, where a handler's
+    code may raise.
     """
-    if issubclass(type(problem), BaseExceptionGroup):
-        answers = [_answer_in(inner) for inner in cast(_Group, problem).exceptions]
-        kinds = (Retry, Skip, Fail)
-        is_one = any(all(issubclass(type(raised), kind) for raised in answers) for kind in kinds)
-        return answers[0] if is_one else None
-    return cast(HandlerAnswer, problem) if issubclass(type(problem), HandlerAnswer) else None
-
-
-def _is_lease_lost(problem: BaseException) -> bool:
-    """Whether a handler raised LeaseLost, or a group of nothing else, as a TaskGroup makes it."""
-    if issubclass(type(problem), BaseExceptionGroup):
-        return all(map(_is_lease_lost, cast(_Group, problem).exceptions))
-    return issubclass(type(problem), LeaseLost)
+    return issubclass(type(problem), kinds)
 
 
 def _answered(answer: HandlerAnswer, mask: Mask) -> Ended:
