@@ -41,8 +41,6 @@ from blackboard.tables.base import MAX_VALUE, Pages, checked
 
 RANGE = 60.0
 """Seconds to read a page of ours, at most."""
-MOST_PAGES = 1_000
-"""Pages of the service in one of ours, at most: each is billed."""
 FORBIDDEN = 403
 SKEW = timedelta(minutes=5)
 """How far off the date of a request may be. If it is more off, one that was refused is sent again:
@@ -165,9 +163,7 @@ class AzureTable:
         passed = set[tuple[str, ...]]()
         until = self._transport.monotonic() + RANGE
         try:
-            while following not in passed and len(passed) < MOST_PAGES:
-                if self._transport.monotonic() > until:
-                    break
+            while following not in passed and self._transport.monotonic() <= until:
                 passed.add(following)
                 request = page_request(
                     self._url, partition, first, last, count=count, following=following
