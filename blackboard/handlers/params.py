@@ -34,10 +34,6 @@ from blackboard.phrases import class_of, message_of
 Schema = Mapping[str, Any]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 _AT = re.compile(r"(.*) - at (`key` in )?`\$(.*)`", re.DOTALL)
 _CLASS = re.compile(r"<class '([^']+)'>")
 _STEPS = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -49,7 +45,10 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "a whole number",
         lambda value: isinstance(value, int) and not isinstance(value, bool),
     ),
-    "number": ("a number", _is_number),
+    "number": (
+        "a number",
+        lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    ),
     "array": ("a list", lambda value: isinstance(value, list | tuple)),
     "object": ("a table", lambda value: isinstance(value, Mapping)),
     "null": ("nothing", lambda value: value is None),
