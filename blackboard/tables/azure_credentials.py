@@ -89,8 +89,9 @@ class Connection:
             refuse_cosmos(address.rpartition("//")[2])
         if _text(fields, "usedevelopmentstorage").lower() == "true":
             return cls(account=EMULATOR, key=Secret(EMULATOR_KEY))
+        account = host.partition(".")[0] if ".table." in host else ""
         connection = cls(
-            account=_text(fields, "accountname") or _account(host),
+            account=_text(fields, "accountname") or account,
             key=fields.get("accountkey"),
             signature=fields.get("sharedaccesssignature"),
             host=host,
@@ -146,10 +147,6 @@ def _host(fields: dict[str, Secret]) -> str | None:
     except ValueError:
         return None
     return None if endpoint and (not parts.hostname or parts.query) else host
-
-
-def _account(host: str) -> str:
-    return host.partition(".")[0] if ".table." in host else ""
 
 
 def _is_key(key: Secret) -> bool:
