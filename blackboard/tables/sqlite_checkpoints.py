@@ -7,7 +7,6 @@ that the next writer begins it anew. The same is done where a disk is full.
 """
 
 import math
-import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
-from blackboard.tables.sqlite_open import connect
+from blackboard.tables.sqlite_open import connect, log_size
 
 GROWN = 4 << 20
 """Bytes by which the log grows between two checkpoints of a process."""
@@ -51,7 +50,7 @@ class WalCheckpoints:
         """Begins a checkpoint if the log has grown, unless one goes on: where the disk may be full
         before the log is as long as elsewhere, the file could not grow then.
         """
-        size = self._size()
+        size = log_size(self._path)
         if size < self._copied:
             self._copied = 0  # the log was begun anew
         grown = size - self._copied
@@ -76,7 +75,7 @@ class WalCheckpoints:
     @property
     def trouble(self) -> str:
         """Why writes may fail: the disk is full, or the log is too long; "": they do not."""
-        size, free = self._size(), self._free()
+        size, free = log_size(self._path), self._free()
         if free < size + LITTLE:
             return (
                 f"the disk of {self._folder} has {free / 1e6:.1f} MB left, and the log {self._log} "
@@ -112,9 +111,3 @@ class WalCheckpoints:
             return shutil.disk_usage(self._folder).free
         except OSError:
             return math.inf
-
-    def _size(self) -> int:
-        try:
-            return os.stat(self._log).st_size  # noqa: PTH116 - quicker, for each commit
-        except OSError:
-            return 0

@@ -236,7 +236,7 @@ def _is_there(path: Path) -> bool:
         kind = "a folder" if path.is_dir() else "a device, a pipe or a socket"
         raise StoreProblem(f"{path} is {kind} (name a file for the board)")
     if not status.st_size:
-        if _log_size(path):
+        if log_size(path):
             raise StoreProblem(
                 f"{path} is empty, and its log {path}-wal is not: it was emptied while it was in "
                 "use (stop all processes that use it, then restore a copy)"
@@ -319,7 +319,7 @@ def _check_log(path: Path) -> None:
     """
     log = Path(f"{path}-wal")
     with suppress(OSError):
-        if not _log_size(path) or has_users(path):
+        if not log_size(path) or has_users(path):
             return
         if _header(path)[18:] == _NO_WAL:
             raise StoreProblem(
@@ -328,10 +328,10 @@ def _check_log(path: Path) -> None:
             )
 
 
-def _log_size(path: Path) -> int:
-    """In bytes; 0 where there is no log."""
+def log_size(path: Path) -> int:
+    """The size of a file's log in bytes; 0 where there is none."""
     try:
-        return Path(f"{path}-wal").stat().st_size
+        return os.stat(f"{path}-wal").st_size  # noqa: PTH116 - quicker, for each commit
     except OSError:
         return 0
 
