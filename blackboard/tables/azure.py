@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from azure.core import AsyncPipelineClient
+from azure.core.pipeline.policies import ContentDecodePolicy
 from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
@@ -22,15 +23,12 @@ from blackboard.errors import MissingStore
 from blackboard.table import Etag, Op, Row, Unavailable
 from blackboard.tables.azure_address import AzureAddress
 from blackboard.tables.azure_credentials import Credential
-from blackboard.tables.azure_errors import Errors, MissingTable
+from blackboard.tables.azure_errors import Errors, MissingTable, answer_in
 from blackboard.tables.azure_transport import AzureTransport, policies, proxy_of
 from blackboard.tables.azure_wire import (
     ACCEPTED,
-    CREATED,
     OK,
     ServiceAnswer,
-    check_created,
-    creation,
     etags_of,
     is_of_the_service,
     page_of,
@@ -126,7 +124,7 @@ class AzureTable:
         if response.status_code == FORBIDDEN and abs(self._transport.now() - dated) > SKEW:
             response = await self._client.send_request(request, stream=True)
         status, headers = response.status_code, response.headers
-        if status in {OK, CREATED, ACCEPTED} and not is_of_the_service(headers):
+        if status in {OK, ACCEPTED} and not is_of_the_service(headers):
             raise ServiceAnswer(status, headers=headers)
         return status, headers, response.content
 
@@ -195,11 +193,25 @@ class AzureTable:
             )
 
     async def _create(self) -> None:
+        from azure.data.tables.aio import TableClient  # noqa: PLC0415 - slow to import
+
+        client = TableClient(
+            self._address.endpoint,
+            self._address.table,
+            credential=self._credential.azure,
+            transport=self._transport,
+            # Ours: its own would date the request by the clock of this host.
+            policies=[
+                *policies(self._credential.azure, self._transport.now),
+                ContentDecodePolicy(),
+            ],
+        )
         try:
-            check_created(*await self._sent(creation(self._url)))
+            await client.create_table()
         except Exception as error:  # noqa: BLE001 - as for a page
-            if not (isinstance(error, ServiceAnswer) and error.code == "TableAlreadyExists"):
-                raise self._errors.of_scan(error) from None
+            answer = answer_in(error)
+            if not (isinstance(answer, ServiceAnswer) and answer.code == "TableAlreadyExists"):
+                raise self._errors.of_scan(answer) from None
 
     def _check_open(self) -> None:
         if self._closed:

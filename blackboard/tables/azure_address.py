@@ -88,8 +88,9 @@ def refuse_cosmos(host: str) -> None:
 
 
 def netloc(parts: SplitResult, default_port: int | None = None) -> str:
-    """Host and port. `localhost` becomes 127.0.0.1, where emulators listen. Raises ValueError for a
-    bad port.
+    """Host and port. `localhost` becomes 127.0.0.1: azure-data-tables takes it for Cosmos DB.
+
+    Raises ValueError for a bad port.
     """
     host = parts.hostname or ""
     if host == "localhost":

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
-from azure.core.exceptions import AzureError
+from azure.core.exceptions import AzureError, HttpResponseError
 
 from blackboard.table import (
     Busy,
@@ -177,6 +177,22 @@ def _of_an_operation(error: ServiceAnswer, size: int) -> TableError | None:
     if error.status == TOO_LARGE or (error.status == BAD and is_of_a_row):
         return Refused(index or 0, f"{error.code or 'RequestBodyTooLarge'}: {error.message}")
     return None
+
+
+def answer_in(error: Exception) -> Exception:
+    """An error of the SDK as that of one of our own requests; the error itself, where it has no
+    answer of the service. The code may be in the headers alone.
+    """
+    if not isinstance(error, HttpResponseError) or error.response is None:
+        return error
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    code = getattr(error, "error_code", None)
+    return ServiceAnswer(
+        status=error.status_code or 0,
+        code=str(getattr(code, "value", code) or headers.get("x-ms-error-code", "")),
+        message=(error.message or "").partition("\n")[0],
+        headers=headers,
+    )
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

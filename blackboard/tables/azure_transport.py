@@ -43,6 +43,7 @@ from azure.core.pipeline.policies import (
     SansIOHTTPPolicy,
 )
 from azure.core.pipeline.transport import AioHttpTransport
+from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
@@ -188,7 +189,8 @@ class AzureTransport(_Connections):
                 date = date_of(response.headers.get("Date", ""))
                 if date is not None:
                     self.store_clock.observe_reply(date, sent=sent)
-            await response.read()
+            if isinstance(request, HttpRequest):  # one of the SDK reads its reply itself
+                await response.read()
         return response
 
     def now(self) -> datetime:

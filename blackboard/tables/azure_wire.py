@@ -5,7 +5,6 @@ entity with classes of its own: that takes twenty times the CPU of this. Pure: n
 
     POST {endpoint}/$batch        one change set; a part for each operation, in order
     GET  {endpoint}/{table}()     the rows of a range of one partition, in the order of their keys
-    POST {endpoint}/Tables        makes the table
 
 An update always states If-Match: without it, the service would insert a row that is missing. Values
 are plain JSON where JSON has their type; times, whole numbers beyond 32 bits and numbers with a
@@ -254,25 +253,9 @@ def moment_of(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-# ---- making the table
-
-
-def creation(table_url: str) -> HttpRequest:
-    endpoint, _, table = table_url.rpartition("/")
-    headers = {**VERSION, "Accept": _JSON, "Content-Type": "application/json"}
-    body = msgspec.json.encode({"TableName": table})
-    return HttpRequest("POST", f"{endpoint}/Tables", headers=headers, content=body)
-
-
-def check_created(status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """Reads the answer to that. Raises ServiceAnswer, also where there is such a table."""
-    if status != CREATED:
-        raise _problem(status, headers, body)
-
-
 # ---- errors
 
-OK, CREATED, ACCEPTED = 200, 201, 202
+OK, ACCEPTED = 200, 202
 
 
 def _problem(status: int, headers: Mapping[str, str], body: bytes) -> ServiceAnswer:
