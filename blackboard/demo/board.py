@@ -1,8 +1,6 @@
 """The board of the demo: its folder with settings, calendars and logs, and its worker processes.
-
-The board is a file in the folder, or in another store. Two workers are started, one is killed, and
-none is left behind: each leads a session of its own, so Ctrl-C reaches only the demo, which ends
-them. If the demo itself is killed, they end by themselves as soon as nothing is due or running.
+Each of these leads a session of its own, so Ctrl-C reaches only the demo, which ends them. If the
+demo itself is killed, they end by themselves as soon as nothing is due or running.
 """
 
 import asyncio
@@ -61,9 +59,9 @@ _STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
 class DemoFolder:
     path: Path
     elsewhere: str = ""
-    """The URL of the store of the board; "" for a file in the folder."""
+    """The URL of the store; "" for a file in the folder."""
     board: str = DEFAULT_BOARD
-    """Its name: unique in a store that others use."""
+    """Unique in a store that others use."""
 
     @property
     def settings(self) -> Path:
@@ -71,7 +69,7 @@ class DemoFolder:
 
     @property
     def store(self) -> str:
-        """The value of `--store` that works from any folder."""
+        """For `--store`, from any folder."""
         return self.elsewhere or str(self.path / _FILE)
 
     @property
@@ -85,7 +83,7 @@ class DemoFolder:
 
     @property
     def options(self) -> str:
-        """The options after the name of the program by which a reader selects this board."""
+        """Those by which a reader selects this board."""
         options = f"--config {shlex.quote(str(self.settings))}"
         if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
             options += f" --store {shlex.quote(self.store)}"
@@ -97,19 +95,16 @@ class DemoFolder:
 
     def write_settings(self, *, site: str, today: date) -> None:
         """Declare the board, with feeds at `site`."""
-        head = _HEAD.format(board="\n".join(lines_of(self.board_table)), slots=SLOTS)
-        tables = [head, *(self._table(town, site, today) for town in TOWNS)]
-        self.settings.write_text("\n".join(tables), encoding="utf-8")
-
-    def _table(self, town: Town, site: str, today: date) -> str:
-        urls = [
-            {"url": site + path_of(town, feed), "name": feed.group}
-            for feed in feeds_of(town, today)
-        ]
-        item = {"id": town.id, "type": "calendars", "timezone": town.zone}
-        params = {"out": str(self.out), "feeds": urls}
-        lines = ["[[items]]", *lines_of(item), "[items.params]", *lines_of(params)]
-        return "\n".join(lines) + "\n"
+        lines = [_HEAD.format(board="\n".join(lines_of(self.board_table)), slots=SLOTS)]
+        for town in TOWNS:
+            urls = [
+                {"url": site + path_of(town, feed), "name": feed.group}
+                for feed in feeds_of(town, today)
+            ]
+            item = {"id": town.id, "type": "calendars", "timezone": town.zone}
+            params = {"out": str(self.out), "feeds": urls}
+            lines += ["[[items]]", *lines_of(item), "[items.params]", *lines_of(params), ""]
+        self.settings.write_text("\n".join(lines), encoding="utf-8")
 
 
 def pages(today: date) -> dict[str, Page]:
@@ -140,14 +135,8 @@ class DemoWorker:
         return self.process.pid
 
     def owns(self, owner: str) -> bool:
-        """Whether a worker named host:pid:boot nonce is this one."""
+        """Whether host:pid:nonce is this one."""
         return owner.split(":")[-2:-1] == [str(self.pid)]
-
-    def freeze(self) -> None:
-        send_signal(self.process, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        send_signal(self.process, signal.SIGCONT)
 
     async def kill(self) -> None:
         """SIGKILL: as when a machine loses its power."""
@@ -173,17 +162,12 @@ class DemoWorkers:
     folder: DemoFolder
     workers: list[DemoWorker] = field(default_factory=list)
 
-    async def start(self, name: str, *command: str) -> DemoWorker:
-        """Start a command that works, `blackboard worker` until nothing is due without one."""
-        return await self._start(
-            name, *_command(self.folder, command or ("worker", "--until-idle"))
-        )
+    async def start(self, name: str, *arguments: str) -> DemoWorker:
+        """Start `blackboard worker`."""
+        return await self.run(name, *_command(self.folder, ["worker", *arguments]))
 
-    async def run_script(self, name: str, script: str, *arguments: str) -> DemoWorker:
-        """Start a program that lies in the folder."""
-        return await self._start(name, sys.executable, script, *arguments)
-
-    async def _start(self, name: str, *command: str) -> DemoWorker:
+    async def run(self, name: str, *command: str) -> DemoWorker:
+        """Start a program in the folder."""
         log = self.folder.path / f"worker-{name}.log"
         with log.open("wb") as sink:
             process = await start_command(
@@ -216,7 +200,7 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
 
 @asynccontextmanager
 async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
-    """The board in a browser, for as long as this lasts; its address. Raises BlackboardError."""
+    """The board in a browser: its address. Raises BlackboardError."""
     command = _command(folder, ["serve", "--operator", "--listen", "127.0.0.1:0", "--json"])
     process = await start_command(
         command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, cwd=folder.path
@@ -272,9 +256,7 @@ class Story:
         self.ends = self.clock.monotonic() + LIMIT
 
     async def wait(self) -> None:
-        """Wait until the next look at the board. Raises BlackboardError when a worker has failed,
-        or the story takes too long.
-        """
+        """Raises BlackboardError when a worker has failed, or the story takes too long."""
         self.workers.check()
         if self.clock.monotonic() > self.ends:
             raise BlackboardError(f"not done after {LIMIT:g} s: see the logs in {self.folder.path}")

@@ -6,51 +6,27 @@ leads to a page that says that the calendar has moved. The server listens on thi
 a free port, and is slow, as the servers of small towns are.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
-
-from blackboard.clock import Clock
-from blackboard.tasks import cancel_all
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from textwrap import dedent
+from typing import Any
 
 _WIDTH = 70
 
 
-def calendar(name: str, *events: Sequence[str]) -> bytes:
-    """A calendar of these events, in folded lines."""
+def calendar(name: str, events: str) -> bytes:
+    """A calendar with these events, a paragraph each, in folded lines."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//blackboard//demo//EN"]
     lines.append(f"X-WR-CALNAME:{name}")
-    for lines_of_event in events:
-        lines += lines_of_event
+    for event in dedent(events).strip().split("\n\n"):
+        lines += ["BEGIN:VEVENT", "DTSTAMP:20240101T000000Z", *event.split("\n"), "END:VEVENT"]
     lines.append("END:VCALENDAR")
     return "".join(map(_folded, lines)).encode()
-
-
-def event(
-    uid: str,
-    title: str,
-    *,
-    start: str,
-    end: str = "",
-    length: str = "",
-    rules: Sequence[str] = (),
-    location: str = "",
-) -> list[str]:
-    """The lines of an event. `start` and `end` begin with their parameters: ":20240106T090000" or
-    ";VALUE=DATE:20240106". `rules` are whole lines: RRULE, EXDATE, RECURRENCE-ID.
-    """
-    lines = ["BEGIN:VEVENT", f"UID:{uid}", "DTSTAMP:20240101T000000Z", f"DTSTART{start}"]
-    lines += [f"DTEND{end}"] if end else []
-    lines += [f"DURATION:{length}"] if length else []
-    lines += [*rules, f"SUMMARY:{_text(title)}"]
-    lines += [f"LOCATION:{_text(location)}"] if location else []
-    return [*lines, "END:VEVENT"]
-
-
-def _text(value: str) -> str:
-    return value.replace("\\", "\\\\").replace(";", "\\;").replace(",", "\\,")
 
 
 def _folded(line: str) -> str:
@@ -103,7 +79,7 @@ _PAGE = b"<!doctype html><title>Welcome!</title><p>The calendar has moved. Try t
 
 
 def feeds_of(town: Town, today: date) -> Iterator[GroupCalendar]:
-    """The town's calendars as they are on this day. The same day gives the same bytes."""
+    """The same day gives the same bytes."""
     yield GroupCalendar(group="library", body=_library(town, today))
     yield GroupCalendar(group="town-hall", body=_town_hall(town))
     yield GroupCalendar(group="parks", body=_parks(town, today))
@@ -114,130 +90,119 @@ def feeds_of(town: Town, today: date) -> Iterator[GroupCalendar]:
 
 def _library(town: Town, today: date) -> bytes:
     """Local times with the zone's name; one story time is moved, one is cancelled."""
-    moved, off = _next(0, today, weeks=1), _next(0, today, weeks=2)
+    zone, moved, off = f"TZID={town.zone}", _next(0, today, weeks=1), _next(0, today, weeks=2)
     return calendar(
         "Public Library",
-        event(
-            f"story-time@library.{town.id}",
-            "Story time",
-            start=f";TZID={town.zone}:20240101T103000",
-            end=f";TZID={town.zone}:20240101T111500",
-            rules=("RRULE:FREQ=WEEKLY;BYDAY=MO", f"EXDATE;TZID={town.zone}:{off:%Y%m%d}T103000"),
-            location="Children's room",
-        ),
-        event(
-            f"story-time@library.{town.id}",
-            "Story time (in the big hall)",
-            start=f";TZID={town.zone}:{moved:%Y%m%d}T140000",
-            end=f";TZID={town.zone}:{moved:%Y%m%d}T150000",
-            rules=(f"RECURRENCE-ID;TZID={town.zone}:{moved:%Y%m%d}T103000",),
-            location="Big hall",
-        ),
-        event(
-            f"chess@library.{town.id}",
-            "Chess club",
-            start=f";TZID={town.zone}:20240104T183000",
-            end=f";TZID={town.zone}:20240104T203000",
-            rules=("RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=TH",),
-        ),
+        f"""
+        UID:story-time@library.{town.id}
+        DTSTART;{zone}:20240101T103000
+        DTEND;{zone}:20240101T111500
+        RRULE:FREQ=WEEKLY;BYDAY=MO
+        EXDATE;{zone}:{off:%Y%m%d}T103000
+        SUMMARY:Story time
+        LOCATION:Children's room
+
+        UID:story-time@library.{town.id}
+        DTSTART;{zone}:{moved:%Y%m%d}T140000
+        DTEND;{zone}:{moved:%Y%m%d}T150000
+        RECURRENCE-ID;{zone}:{moved:%Y%m%d}T103000
+        SUMMARY:Story time (in the big hall)
+        LOCATION:Big hall
+
+        UID:chess@library.{town.id}
+        DTSTART;{zone}:20240104T183000
+        DTEND;{zone}:20240104T203000
+        RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=TH
+        SUMMARY:Chess club
+        """,
     )
 
 
 def _town_hall(town: Town) -> bytes:
     """Monthly and yearly recurrences, and a market that the parks announce as well."""
-    month, day = town.on
+    zone, (month, day) = f"TZID={town.zone}", town.on
     return calendar(
         "Town Hall",
-        event(
-            f"council@{town.id}",
-            "Town council",
-            start=f";TZID={town.zone}:20240109T190000",
-            end=f";TZID={town.zone}:20240109T210000",
-            rules=("RRULE:FREQ=MONTHLY;BYDAY=2TU",),
-            location="Council chamber",
-        ),
-        event(
-            f"market@{town.id}",
-            "Farmers' market",
-            start=f";TZID={town.zone}:20240106T090000",
-            end=f";TZID={town.zone}:20240106T130000",
-            rules=("RRULE:FREQ=WEEKLY;BYDAY=SA",),
-            location="Main square",
-        ),
-        event(
-            f"feast@{town.id}",
-            town.feast,
-            start=f";VALUE=DATE:2024{month:02d}{day:02d}",
-            rules=("RRULE:FREQ=YEARLY",),
-        ),
+        f"""
+        UID:council@{town.id}
+        DTSTART;{zone}:20240109T190000
+        DTEND;{zone}:20240109T210000
+        RRULE:FREQ=MONTHLY;BYDAY=2TU
+        SUMMARY:Town council
+        LOCATION:Council chamber
+
+        UID:market@{town.id}
+        DTSTART;{zone}:20240106T090000
+        DTEND;{zone}:20240106T130000
+        RRULE:FREQ=WEEKLY;BYDAY=SA
+        SUMMARY:Farmers' market
+        LOCATION:Main square
+
+        UID:feast@{town.id}
+        DTSTART;VALUE=DATE:2024{month:02d}{day:02d}
+        RRULE:FREQ=YEARLY
+        SUMMARY:{town.feast}
+        """,
     )
 
 
 def _parks(town: Town, today: date) -> bytes:
     """Its program writes local times without a zone, and durations instead of ends."""
     walk = today + timedelta(days=5)
+    things = r"bring boots\, and binoculars if any"
     return calendar(
         "Parks Department",
-        event(
-            f"saturday-market@parks.{town.id}",
-            "FARMERS' MARKET",
-            start=":20240106T090000",
-            length="PT4H",
-            rules=("RRULE:FREQ=WEEKLY;BYDAY=SA",),
-        ),
-        event(
-            f"walk-{walk:%Y%m%d}@parks.{town.id}",
-            "Bird walk along the river, with the naturalist; bring boots, and binoculars if any",
-            start=f":{walk:%Y%m%d}T073000",
-            length="PT1H30M",
-            location="Footbridge",
-        ),
-        event(
-            f"cleanup@parks.{town.id}",
-            "Volunteer morning",
-            start=":20240107T100000",
-            length="PT2H",
-            rules=("RRULE:FREQ=MONTHLY;BYDAY=1SU",),
-        ),
+        rf"""
+        UID:saturday-market@parks.{town.id}
+        DTSTART:20240106T090000
+        DURATION:PT4H
+        RRULE:FREQ=WEEKLY;BYDAY=SA
+        SUMMARY:FARMERS' MARKET
+
+        UID:walk-{walk:%Y%m%d}@parks.{town.id}
+        DTSTART:{walk:%Y%m%d}T073000
+        DURATION:PT1H30M
+        SUMMARY:Bird walk along the river\, with the naturalist\; {things}
+        LOCATION:Footbridge
+
+        UID:cleanup@parks.{town.id}
+        DTSTART:20240107T100000
+        DURATION:PT2H
+        RRULE:FREQ=MONTHLY;BYDAY=1SU
+        SUMMARY:Volunteer morning
+        """,
     )
 
 
 def _school(town: Town, today: date) -> bytes:
     """A concert in UTC, and a fair over two whole days."""
-    concert, fair = _next(4, today, weeks=1), _next(5, today, weeks=3)
+    zone, concert, fair = f"TZID={town.zone}", _next(4, today, weeks=1), _next(5, today, weeks=3)
     return calendar(
         "School",
-        event(
-            f"concert-{concert:%Y%m%d}@school.{town.id}",
-            "School concert",
-            start=f":{concert:%Y%m%d}T180000Z",
-            end=f":{concert:%Y%m%d}T193000Z",
-            location="Gymnasium",
-        ),
-        event(
-            f"fair-{fair:%Y%m%d}@school.{town.id}",
-            "Book fair",
-            start=f";VALUE=DATE:{fair:%Y%m%d}",
-            end=f";VALUE=DATE:{fair + timedelta(days=2):%Y%m%d}",
-        ),
-        event(
-            f"parents@school.{town.id}",
-            "Parents' evening",
-            start=f";TZID={town.zone}:20240117T193000",
-            end=f";TZID={town.zone}:20240117T210000",
-            rules=("RRULE:FREQ=MONTHLY;BYDAY=3WE",),
-        ),
+        f"""
+        UID:concert-{concert:%Y%m%d}@school.{town.id}
+        DTSTART:{concert:%Y%m%d}T180000Z
+        DTEND:{concert:%Y%m%d}T193000Z
+        SUMMARY:School concert
+        LOCATION:Gymnasium
+
+        UID:fair-{fair:%Y%m%d}@school.{town.id}
+        DTSTART;VALUE=DATE:{fair:%Y%m%d}
+        DTEND;VALUE=DATE:{fair + timedelta(days=2):%Y%m%d}
+        SUMMARY:Book fair
+
+        UID:parents@school.{town.id}
+        DTSTART;{zone}:20240117T193000
+        DTEND;{zone}:20240117T210000
+        RRULE:FREQ=MONTHLY;BYDAY=3WE
+        SUMMARY:Parents' evening
+        """,
     )
 
 
 def _next(weekday: int, today: date, *, weeks: int) -> date:
     """The first such weekday after today, or with `weeks` a later one; Monday is 0."""
     return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1 + 7 * (weeks - 1))
-
-
-HOST = "127.0.0.1"
-REQUEST_TIMEOUT = 10.0
-"""Seconds until the head of a request must be complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,53 +214,38 @@ class Page:
     delay: float
 
 
-@asynccontextmanager
-async def serving(pages: Mapping[str, Page], clock: Clock) -> AsyncIterator[str]:
-    """Serve pages by their paths ("/town/group.ics"); the value is the address of the root, without
-    a slash at its end.
-    """
-    site = _Site(pages, clock)
-    server = await asyncio.start_server(site.answer, HOST, 0, backlog=128)
-    try:
-        yield f"http://{HOST}:{server.sockets[0].getsockname()[1]}"
-    finally:
-        server.close()
-        await site.close()
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_: Any) -> None:
+        """Does nothing: the client is gone."""
 
 
-class _Site:
-    def __init__(self, pages: Mapping[str, Page], clock: Clock) -> None:
-        self._pages = pages
-        self._clock = clock
-        self._answering: set[asyncio.Task[None]] = set()
+@contextmanager
+def serving(pages: Mapping[str, Page]) -> Iterator[str]:
+    """Serve pages by their paths; the value is the address of the root, without a slash."""
+    is_over = threading.Event()
 
-    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._answering.add(task)
+    class Request(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            page = pages.get(self.path)
+            if page is None:
+                self.send_error(404, "There is no such calendar")
+            elif not is_over.wait(page.delay):
+                self.send_response(200)
+                self.send_header("Content-Type", page.kind)
+                self.send_header("Content-Length", str(len(page.body)))
+                self.end_headers()
+                self.wfile.write(page.body)
+
+        def log_message(self, *_: Any) -> None:
+            """Does nothing: the demo has the terminal."""
+
+    with _Server(("127.0.0.1", 0), Request) as server:
+        threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT):
-                request = await reader.readuntil(b"\r\n\r\n")
-            writer.write(await self._response(request))
-            await writer.drain()
-        except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
-            return  # the client is gone, its request is not HTTP, or the demo is over
+            yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
-            self._answering.discard(task)
-            writer.close()
-
-    async def _response(self, request: bytes) -> bytes:
-        method, path, *_ = [*request.decode("latin-1").partition("\r\n")[0].split(" "), "", ""]
-        page = self._pages.get(path)
-        if method != "GET" or page is None:
-            return _message("404 Not Found", "text/plain", b"There is no such calendar.\n")
-        await self._clock.sleep(page.delay)
-        return _message("200 OK", page.kind, page.body)
-
-    async def close(self) -> None:
-        await cancel_all(self._answering)
-
-
-def _message(status: str, kind: str, body: bytes) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-    return f"{head}Connection: close\r\n\r\n".encode("latin-1") + body
+            is_over.set()
+            server.shutdown()

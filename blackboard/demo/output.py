@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TextIO
 
 from blackboard.display import columns
-from blackboard.display.layout import ANSI, RESET, Line, Style, table, text_of, titled
+from blackboard.display.layout import Line, Style, table, text_of, titled
 from blackboard.display.layout import cropped as cut
 from blackboard.model import Run
 from blackboard.protocol.groups import GroupLeases
@@ -33,9 +33,7 @@ NameOf = Callable[[str], str]
 
 
 class Output:
-    """Where a story is written: here a file or a pipe. A picture has titles first, and a blank and
-    a summary last.
-    """
+    """A file or a pipe. A picture has titles first, and a blank and a summary last."""
 
     colour = False
 
@@ -57,15 +55,14 @@ class Output:
         self._stream.flush()
 
     def title(self, text: str) -> None:
-        bold = f"{ANSI[Style.TITLE]}{text}{RESET}" if self.colour else text
-        self.write(["", bold])
+        self.write(["", text_of([(text, Style.TITLE)], colour=self.colour)])
 
     def say(self, text: str) -> None:
         """A paragraph, wrapped to the width."""
         self.write(self._wrapped(" ".join(text.split()), INDENT))
 
     def rows(self, lines: Iterable[str]) -> None:
-        """Lines, each of which goes on further to the right where it is too long."""
+        """Lines, which go on further to the right where they are too long."""
         self.write([part for line in lines for part in self._wrapped(line, INDENT * 2)])
 
     def _wrapped(self, text: str, below: str) -> list[str]:
@@ -206,9 +203,10 @@ def history_picture(
 
 def _rows(cells: Sequence[Line], owners: Sequence[str], name_of: NameOf) -> list[Line]:
     """The cells of each row, with the short name of its owner."""
-    return [_renamed(line, owner, name_of) for line, owner in zip(cells, owners, strict=True)]
-
-
-def _renamed(line: Line, owner: str, name_of: NameOf) -> Line:
-    long = columns.worker_name(owner)
-    return [(name_of(owner) if text == long and owner else text, style) for text, style in line]
+    return [
+        [
+            (name_of(owner) if owner and text == columns.worker_name(owner) else text, style)
+            for text, style in line
+        ]
+        for line, owner in zip(cells, owners, strict=True)
+    ]

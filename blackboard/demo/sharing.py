@@ -1,10 +1,9 @@
 """The demo of partitions as a story in six acts: workers share them, one joins, one is killed, one
 leaves; and of two programs the one that leads is killed.
-
-Each act waits until the group shows what the next paragraph says; nothing is printed in advance.
 """
 
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -95,14 +94,14 @@ class _Story(Story):
             worker directs the others. All files are in"""
         )
         self.output.lines([str(self.folder.path)])
-        started = [await self.workers.start(name, "worker") for name in "ABC"]
+        started = [await self.workers.start(name) for name in "ABC"]
         await self._until(lambda group: self._shares(group) == dict.fromkeys("ABC", 4))
         self.output.pause()
         ann, ben, cleo = started
         return ann, ben, cleo
 
     async def _one_joins(self) -> DemoWorker:
-        dan = await self.workers.start("D", "worker")
+        dan = await self.workers.start("D")
         self.output.title(f"2  A fourth one: D is process {dan.pid}")
         self.output.say(
             """It counts from its second announcement on. Then A, B and C have one too many: each
@@ -142,12 +141,8 @@ class _Story(Story):
             """E and F run the same program, and one of them is to make a report. Both enter an
             election. The winner holds a lock. No handler runs under it; its fence is the term."""
         )
-        programs = {
-            name: await self.workers.run_script(
-                name, "report.py", self.folder.store, self.folder.board
-            )
-            for name in "EF"
-        }
+        command = (sys.executable, "report.py", self.folder.store, self.folder.board)
+        programs = {name: await self.workers.run(name, *command) for name in "EF"}
         first = await self._leader(programs)
         self.output.pause()
         await programs.pop(first).kill()
@@ -203,16 +198,13 @@ class _Story(Story):
         except BadInput:
             return None
         for partition in group.partitions:
-            self._check(partition.item.id, int(partition.item.checkpoint or 0))
+            name, checkpoint = partition.item.id, int(partition.item.checkpoint or 0)
+            if checkpoint < (before := self.checkpoints.get(name, 0)):
+                raise BlackboardError(f"partition {name} went back from {before} to {checkpoint}")
+            self.checkpoints[name] = checkpoint
         name_of, width = self.workers.name_of, self.output.width
         self.output.show(leases_picture(group, name_of=name_of, width=width))
         return group
-
-    def _check(self, partition: str, checkpoint: int) -> None:
-        before = self.checkpoints.get(partition, 0)
-        if checkpoint < before:
-            raise BlackboardError(f"partition {partition} went back from {before} to {checkpoint}")
-        self.checkpoints[partition] = checkpoint
 
     async def _until(self, happened: Callable[[GroupLeases], bool]) -> None:
         """Show the group until something has happened."""

@@ -3,12 +3,12 @@
 Each act waits until the board shows what the next paragraph says; nothing is printed in advance.
 """
 
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,6 +32,7 @@ from blackboard.model import Lock, Outcome, Run
 from blackboard.phrases import brief
 from blackboard.protocol.status import BoardStatus, read_status
 from blackboard.rules.status import ItemStatus
+from blackboard.runners.commands import send_signal
 
 DONE_BEFORE_THE_KILL = 4
 SHOWN_PLAIN = 3
@@ -62,7 +63,7 @@ async def play(
     Raises BlackboardError when an act does not happen in time.
     """
     today = clock.now().date()
-    async with serving(pages(today), clock) as site:
+    with serving(pages(today)) as site:
         folder.write_settings(site=site, today=today)
         await apply(folder)
         async with (
@@ -105,8 +106,8 @@ class _Story(Story):
         self.output.lines([str(folder.path)])
 
     async def _two_workers(self) -> tuple[DemoWorker, DemoWorker]:
-        survivor = await self.workers.start("A")
-        victim = await self.workers.start("B")
+        survivor = await self.workers.start("A", "--until-idle")
+        victim = await self.workers.start("B", "--until-idle")
         self.output.title(f"2  Two workers: A is process {survivor.pid}, B is {victim.pid}")
         self.output.say(
             """They exchange no messages, and no server directs them. Each reads the board, claims a
@@ -134,11 +135,11 @@ class _Story(Story):
     async def _locks_of_stopped(self, victim: DemoWorker) -> list[Lock]:
         """The locks of a stopped worker: a running one could release them before it is killed."""
         while victim.process.returncode is None:
-            victim.freeze()
+            send_signal(victim.process, signal.SIGSTOP)
             left = [lock async for lock in self.board.locks() if victim.owns(lock.owner)]
             if left:
                 return left
-            victim.thaw()
+            send_signal(victim.process, signal.SIGCONT)
             await self.wait()
             await self._look()
         raise BlackboardError("B was done before it could be killed; try again")
@@ -193,14 +194,17 @@ class _Story(Story):
     # ---- the summary at the end
 
     def end(self, runs: Sequence[Run], *, board: BoardStatus, today: date, program: str) -> None:
-        """Writes the records of the board, the files of the folder, and commands to try next.
-        `runs` are those of the town that was taken over, newest first.
-        """
+        """The summary. `runs` are those of the town that was taken over, newest first."""
         if [run.outcome for run in runs] != [Outcome.OK, Outcome.ABANDONED]:
             raise BlackboardError(f"the history differs from the story: {[*map(str, runs)]}")
         town = runs[0].id
-        self._history(runs, board)
-        self._records(board, town)
+        self.output.title(f"What the board has recorded of {town}, newest first")
+        name_of, width = self.workers.name_of, self.output.width
+        self.output.table(history_picture(runs, board=board, name_of=name_of, width=width))
+        self.output.title("The board as it was read in 2009: three of its records")
+        first = sorted(board.statuses, key=lambda status: status.item.id != town)
+        records = "\n\n".join(plain_record(status) for status in first[:SHOWN_PLAIN])
+        self.output.lines(records.split("\n"))
         self._files()
         self.output.title(f"The next days in {town}, and who announced what")
         self.output.rows(week_in(self.folder.out / f"{town}.json", today=today))
@@ -208,26 +212,17 @@ class _Story(Story):
         commands = ("show", f"log {town}", f"why {town}")
         self.output.lines(f"{program} {self.folder.options} {command}" for command in commands)
 
-    def _history(self, runs: Sequence[Run], board: BoardStatus) -> None:
-        self.output.title(f"What the board has recorded of {runs[0].id}, newest first")
-        name_of, width = self.workers.name_of, self.output.width
-        self.output.table(history_picture(runs, board=board, name_of=name_of, width=width))
-
-    def _records(self, board: BoardStatus, town: str) -> None:
-        self.output.title("The board as it was read in 2009: three of its records")
-        first = sorted(board.statuses, key=lambda status: status.item.id != town)
-        records = "\n\n".join(plain_record(status) for status in first[:SHOWN_PLAIN])
-        self.output.lines(records.split("\n"))
-
     def _files(self) -> None:
         self.output.title(f"The files, in {self.folder.out}")
         self.output.rows(files_in(self.folder.out))
         town, _ = BROKEN
-        for name, problem in failed_feeds(self.folder.out / f"{town}.report.json"):
-            self.output.say(
-                f"""The broken feed affects no other: {town} has all of the others, and its report
-                has the error of {name}: "{problem}"."""
-            )
+        report = (self.folder.out / f"{town}.report.json").read_bytes()
+        for feed in msgspec.json.decode(report)["feeds"]:
+            if feed["status"] == "failed":
+                self.output.say(
+                    f"""The broken feed affects no other: {town} has all of the others, and its
+                    report has the error of {feed["name"]}: "{feed["error"]}"."""
+                )
 
 
 def _in_full_swing(board: BoardStatus) -> bool:
@@ -272,29 +267,13 @@ def files_in(folder: Path) -> Iterator[str]:
         yield f"{len(of_kind):2} {ending:12} {size / 1000:4.0f} kB  {about}"
 
 
-def failed_feeds(report: Path) -> Iterator[tuple[str, str]]:
-    """Name and error of each feed that a run could not use."""
-    for feed in msgspec.json.decode(report.read_bytes())["feeds"]:
-        if feed["status"] == "failed":
-            yield feed["name"], feed["error"]
-
-
 def week_in(events: Path, *, today: date) -> list[str]:
     """A town's events of the coming days, a line each: in its own time, with all their sources."""
-    runs = msgspec.json.decode(events.read_bytes())["events"]
-    last = today + timedelta(days=_DAYS)
-    return [_line(run) for run in runs if today <= _day(run["start"]) < last]
-
-
-def _day(moment: str) -> date:
-    return date.fromisoformat(moment[:10])
-
-
-def _line(event: dict[str, Any]) -> str:
-    times = "all day" if event["all_day"] else f"{_time(event['start'])}-{_time(event['end'])}"
-    title = fitted(event["title"], _TITLE)
-    return f"{_day(event['start']):%a %d %b}  {times:11}  {title}  {', '.join(event['sources'])}"
-
-
-def _time(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment):%H:%M}"
+    lines, last = list[str](), today + timedelta(days=_DAYS)
+    for event in msgspec.json.decode(events.read_bytes())["events"]:
+        start, end = map(datetime.fromisoformat, (event["start"], event["end"]))
+        if today <= start.date() < last:
+            times = "all day" if event["all_day"] else f"{start:%H:%M}-{end:%H:%M}"
+            title, sources = fitted(event["title"], _TITLE), ", ".join(event["sources"])
+            lines.append(f"{start:%a %d %b}  {times:11}  {title}  {sources}")
+    return lines
