@@ -10,10 +10,9 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -69,9 +68,46 @@ COMMANDS = {
 MODULES = {
     **dict.fromkeys(("add", "edit", "rm", "rename"), "items"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "verbs"),
-    **dict.fromkeys(("workers", "leader", "leases"), "listing"),
+    **dict.fromkeys(("types", "workers", "leader", "leases"), "listing"),
+    "azurite": "init",
+    "bench": "cost",
+    "demo": "init",
+    "doctor": "check",
+    "import_crontab": "export",
+    "notify": "check",
+    "report": "show",
+    "why": "next",
 }
 """Commands that share a module; each other command has a module of its own name."""
+
+SYNONYMS = {
+    "add": "create new",
+    "apply": "sync",
+    "cancel": "kill stop",
+    "check": "healthcheck probe",
+    "edit": "change modify set update",
+    "log": "history logs runs tail",
+    "next": "schedule schedules upcoming",
+    "rm": "del delete remove",
+    "run": "exec execute trigger",
+    "serve": "dashboard server ui web",
+    "show": "items jobs list ls ps",
+    "types": "handlers",
+    "why": "describe explain",
+    "worker": "start up work",
+    "--at": "--once --when",
+    "--every": "--interval --schedule",
+    "--jobs": "--handlers --module",
+    "--listen": "--address --bind --host --port",
+    "--processes": "--workers",
+    "--set": "--arg --args --param --params",
+    "--slots": "--concurrency --threads",
+    "--stale-after": "--lease --ttl",
+    "--store": "--database --db --url",
+    "--tags": "--labels --tag",
+}
+"""Commands and options, and the words that people type for them who know other tools."""
+MEANT = {word: name for name, words in SYNONYMS.items() for word in words.split()}
 
 COMPLETE = "_BLACKBOARD_COMPLETE"
 """The variable by which a shell asks for its script, and for what fits."""
@@ -89,33 +125,8 @@ options and ids in bash (zsh and fish likewise):
 """
 
 
-@contextmanager
-def _unread() -> Iterator[None]:
-    """Ends the command where nothing reads its output any more. Click itself makes that exit code
-    1.
-    """
-    try:
-        yield
-    except BrokenPipeError:
-        raise click.exceptions.Exit(UNREAD) from None
-
-
 class LazyGroup(click.Group):
     """Lists its commands by name and one line, and imports a command only to run it."""
-
-    def make_context(
-        self,
-        info_name: str | None,
-        args: list[str],
-        parent: click.Context | None = None,
-        **extra: Any,
-    ) -> click.Context:
-        with _unread():  # --help
-            return super().make_context(info_name, args, parent, **extra)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        with _unread():
-            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return list(COMMANDS)
@@ -194,8 +205,8 @@ def _end_when_asked() -> None:
 
 
 def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
-    """Ends this process at once, with this exit code, if handlers have left threads behind, for
-    which Python would wait. An exception that is being handled is printed first.
+    """Ends this process at once if handlers have left threads, for which Python would wait. An
+    exception that is being handled is printed first.
     """
     import threading  # noqa: PLC0415 - not for --help
 
@@ -210,34 +221,47 @@ def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
 
 def called(args: list[str] | None = None) -> int:
     """Runs one command line: its exit code. Errors are one line on stderr, never a traceback."""
-    if COMPLETE in os.environ:
-        import_module("blackboard.cli.bash_completion")
     try:
-        result = group.main(args, prog_name="blackboard", standalone_mode=False)
+        if instruction := os.environ.get(COMPLETE):
+            return _complete(instruction)
+        result = _invoked([*(sys.argv[1:] if args is None else args)])
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
-    except click.exceptions.Abort as abort:
-        if isinstance(abort.__cause__, EOFError):  # to click, the end of an input
-            return _failed_by(abort.__cause__)
+    except (click.exceptions.Abort, KeyboardInterrupt) as end:
+        if isinstance(end, KeyboardInterrupt):
+            _print("")  # below the ^C of a terminal
         warnings.simplefilter("ignore")  # of coroutines that were made, and could not begin
         return _failed(*INTERRUPTED)
     except click.ClickException as error:
         return _failed(_usage(error), error.exit_code)
     except BlackboardError as error:
         return _failed(as_typed(str(error)), error.exit_code)
-    except Exception as error:  # noqa: BLE001 - an unexpected one is raised again
-        return _failed_by(error)
+    except Exception as error:
+        if (failure := _failure(error)) is None:
+            raise
+        message, code = failure
+        return _failed(as_typed(message), code)
     return result if isinstance(result, int) else 0
 
 
-def _failed_by(error: Exception) -> int:
-    """Says what is wrong; the exit code. Raises an unexpected error again."""
-    failure = _failure(error)
-    if failure is None:
-        raise error
-    message, code = failure
-    return _failed(as_typed(message), code)
+def _invoked(words: list[str]) -> object:
+    """What a command returns, or the exit code with which it ends itself."""
+    try:
+        with group.make_context("blackboard", words) as context:
+            return group.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except BrokenPipeError:  # nothing reads the output any more
+        return UNREAD
+
+
+def _complete(instruction: str) -> int:
+    """Answers a shell: its script, or what fits."""
+    from click.shell_completion import shell_complete  # noqa: PLC0415 - only when asked
+
+    import_module("blackboard.cli.bash_completion")
+    return shell_complete(group, {}, "blackboard", COMPLETE, instruction)
 
 
 def _failure(error: Exception) -> tuple[str, int] | None:
@@ -272,7 +296,7 @@ def _failure(error: Exception) -> tuple[str, int] | None:
 
 
 def _lacking(error: BaseException) -> str:
-    """The resource that the system refused, and where it is limited; "" for another error."""
+    """What the system refused, and where it is limited; "" for another error."""
     match error:
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             return "open files (`ulimit -n`)"
@@ -288,7 +312,6 @@ def _lacking(error: BaseException) -> str:
 
 
 def _usage(error: click.ClickException) -> str:
-    """What is wrong, and where the right usage is to be read."""
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
@@ -302,9 +325,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _meant(error: click.UsageError, command: click.Command) -> str:
-    """The command or the option of that command that is meant by another word; "": none."""
-    from blackboard.cli.synonyms import MEANT  # noqa: PLC0415 - only for bad usage
-
+    """The command, or the option of this one, that is meant by another word; "": none."""
     match error:
         case click.exceptions.NoSuchCommand(command_name=word):
             return MEANT.get(word, "")
@@ -315,6 +336,10 @@ def _meant(error: click.UsageError, command: click.Command) -> str:
 
 
 def _failed(message: str, code: int) -> int:
-    with suppress(OSError):
-        click.echo(f"blackboard: {one_line(message)}", err=True)
+    _print(f"blackboard: {one_line(message)}")
     return code
+
+
+def _print(line: str) -> None:
+    with suppress(OSError):
+        click.echo(line, err=True)

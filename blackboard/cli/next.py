@@ -1,10 +1,11 @@
-"""`blackboard next`: the times to come of items, of the board, or of a schedule."""
+"""The commands that say when and why items run: `next` and `why`."""
 
 import asyncio
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import click
 
 from blackboard.cli.many import naming
 from blackboard.cli.options import Chosen, cli_command, ids_argument, number_option
-from blackboard.cli.output import emit, warn, wrapped
+from blackboard.cli.output import emit, warn, why_lines, width, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import (
@@ -25,11 +26,13 @@ from blackboard.cli.spec_options import (
 from blackboard.clock import SystemClock
 from blackboard.display.escaping import shown
 from blackboard.display.item_queries import select, soonest_items
+from blackboard.display.layout import texts_of
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import next_key
+from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import slots_after
@@ -37,10 +40,10 @@ from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
-from blackboard.why import no_schedule
+from blackboard.why import ExplainedItem, explained_record, no_schedule
 
 SPARE = 64
-"""Items of a large board that are read besides as many as there are runs to show: some of the first
+"""Items of a large board that are read beyond as many as there are runs to show: some of the first
 ones may run later than they are ready, or not at all.
 """
 
@@ -52,9 +55,7 @@ class NextTimes:
     moments: Sequence[datetime]
 
     def lines(self) -> list[str]:
-        """For people: wall time in the zone, and UTC, with milliseconds only where there are
-        some.
-        """
+        """Wall time in the zone, and UTC, with milliseconds only where there are some."""
         zone, times = find_zone(self.zone), []
         for moment in self.moments:
             local = f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}"
@@ -102,14 +103,23 @@ def next_command(
         now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-    by_id = asyncio.run(_of_items(session, ids, after=after, count=count))
+
+    async def of_items() -> dict[str, NextTimes]:
+        async with session.board() as board:
+            times_of = partial(
+                _of_item, board, now=await board.table.now(), after=after, count=count
+            )
+            items = await select(board, ids, exact=chosen.exact)
+            return {item.id: times_of(item) for item in items}
+
+    by_id = asyncio.run(of_items())
     only = ids[0] if len(ids) == 1 and ids[0] in by_id else None
     _print_times(by_id, only=only, json=chosen.json)
     return 0
 
 
 def _later(after: str | None, zone: str, now: datetime) -> datetime | None:
-    """`--after` as a time; without an offset it is wall time in `zone`. Raises BadInput."""
+    """`--after` as a time. Raises BadInput."""
     return None if after is None else parse_moment(after, zone, "after", now)
 
 
@@ -126,37 +136,28 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
     return resolved(spec)
 
 
-async def _of_items(
-    session: Session, ids: Sequence[str], *, after: str | None, count: int
-) -> dict[str, NextTimes]:
-    async with session.board() as board:
-        now = await board.table.now()
-        items = await select(board, ids, exact=session.chosen.exact)
-        return {item.id: _of_item(board, item, now=now, after=after, count=count) for item in items}
-
-
 class _Coming(NamedTuple):
     """A run of an item."""
 
     at: datetime
     item: Item
     is_run: bool = True
-    """False: the item runs then or later. Most items need no schedule for what is shown."""
+    """False: it comes then or later."""
 
 
 async def _of_board(
     session: Session, *, after: datetime | None, count: int
 ) -> tuple[datetime, list[_Coming]]:
     """The store's time, and the next runs of all active items, the earliest first. Of a large board
-    few items are read, where these have the earliest runs for certain: no item runs before it is
-    ready, and so stands its token.
+    few items are read, where these have the earliest runs: no item runs before it is ready, and so
+    stands its token.
     """
     problems: dict[str, str] = {}
     async with reading(session.board(), "reading items") as board:
         now = await board.table.now()
 
         def coming(item: Item) -> Iterator[_Coming]:
-            """The runs of an item. Its ready time comes first: beyond that most are not read."""
+            """Its ready time comes first: beyond that most schedules are not computed."""
             waits = not item.running and item.ready > max(now, after or now)
             if waits:
                 yield _Coming(item.ready, item, is_run=False)
@@ -186,7 +187,7 @@ async def _of_board(
 
 
 def _place(coming: _Coming) -> str:
-    """The place of a run among others: that of the token that waits for it."""
+    """That of the token that waits for it."""
     return next_key(coming.at, coming.item.id)
 
 
@@ -224,7 +225,7 @@ def _of_item(
 
 
 def _settings_on(board: BoardTable, item: Item) -> RunSettings:
-    """The settings of an item. Raises BadInput that names it where they cannot be used here."""
+    """Raises BadInput that names the item where they cannot be used here."""
     with naming(item):
         return settings_of(board, item, encode_spec(spec_of(item)))
 
@@ -232,7 +233,7 @@ def _settings_on(board: BoardTable, item: Item) -> RunSettings:
 def _upcoming(
     item: Item, settings: RunSettings, *, now: datetime, after: datetime | None
 ) -> Iterator[datetime]:
-    """The next times of an item. Raises BadInput that names it where they cannot be computed."""
+    """Raises BadInput that names the item where its times cannot be computed."""
     with naming(item):
         yield from upcoming(item, settings, now=now, after=after)
 
@@ -244,3 +245,30 @@ def _print_times(by_id: Mapping[str, NextTimes], *, only: str | None, json: bool
         return
     moments = {item_id: [iso(moment) for moment in by_id[item_id].moments] for item_id in by_id}
     emit(moments if only is None else moments[only])
+
+
+@cli_command("""\
+Examples:
+  blackboard why westlafcals
+  blackboard why 'us-*' --json
+""")
+@ids_argument()
+def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
+    """Explain why items run now or do not: what is due when and why, which worker holds a lock and
+    until when, who paused it, how the last run ended, what happens next, and what would change it.
+    """
+    session = Session.start(chosen).with_defaults()
+
+    async def explain() -> list[ExplainedItem]:
+        async with session.board() as board:
+            present = await workers(board)
+            items = await select(board, ids, exact=chosen.exact)
+            return [await explained_record(board, item, present) for item in items]
+
+    explanations = asyncio.run(explain())
+    if chosen.json:
+        emit(explanations)
+    else:
+        lines = (why_lines(each.headline, each.facts.items(), width()) for each in explanations)
+        click.echo("\n\n".join(texts_of(of_item, colour=False) for of_item in lines))
+    return 0

@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from blackboard.cli import COMMANDS, group
-from blackboard.cli.synonyms import MEANT
+from blackboard.cli import COMMANDS, MEANT, group
 from blackboard.errors import BlackboardError
 from blackboard.table import Refused, Unavailable, Unknown, Unusable
 from tests.cli.command_line import CommandLine, blackboard
