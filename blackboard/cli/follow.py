@@ -21,20 +21,15 @@ from blackboard.rules.transitions import Requested
 from blackboard.table import Busy, Unavailable, Unusable
 from blackboard.tasks import in_turns
 
-FIRST_PAUSE = 0.05
-LONGEST_PAUSE = 1.0
-"""The most seconds between two looks; the first ones follow sooner. Nothing fails: no backoff."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds between two looks; the first ones follow sooner."""
 MOST_READ = 200
-"""The most items that are read in a second: with many, the looks are further apart."""
+"""Items that are read in a second: with many, the looks are further apart."""
 SILENT = 1.0
 """Seconds of waiting before its reason is reported."""
-NO_WORKER_WAIT = 30.0
-"""Seconds without a worker that takes the type, after which waiting is given up."""
-AWAY_WAIT = 300.0
-"""Seconds for which the store may be away, after which waiting is given up."""
-
-End = Literal["ended", "no worker", "still waiting", "gone"]
-"""Why following a run has ended."""
+NO_WORKER_WAIT, AWAY_WAIT = 30.0, 300.0
+"""Seconds without a worker that takes the type, and without the store, after which waiting is given
+up."""
 
 Report = Callable[[str, str], None]
 """Called with an id and the reason why its run waits."""
@@ -49,7 +44,7 @@ class _Around:
     at: datetime
     """The store's time."""
     now: float
-    """The monotonic time of this process, in seconds."""
+    """Monotonic seconds of this process."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,19 +56,17 @@ class Followed:
     patience: float | None
     report: Report
     began: float
-    """The monotonic time of this process at the beginning, in seconds."""
+    """In monotonic seconds."""
     alone_since: float
-    """The last monotonic time at which a worker that takes its type was present."""
+    """When a worker that takes its type was there last, in monotonic seconds."""
     item: Item | None = None
     """As it was read last."""
     reported: str = ""
     """What it waits for, as it was reported last."""
-    end: End | None = None
+    end: Literal["ended", "no worker", "still waiting", "gone"] | None = None
     """None: it is waited for."""
     words: str = ""
-    """The result for people."""
     run: Run | None = None
-    """None: there was none."""
 
     @property
     def good(self) -> bool:
@@ -86,7 +79,7 @@ class Followed:
         """Sets the result where there is one, else reports what the run waits for."""
         item, waited = self.item, around.now - self.began
         if item is None or item.born != self.asked.item.born:
-            self._ends("gone", "was removed meanwhile")
+            self.end, self.words = "gone", "was removed meanwhile"
             return
         if not is_pending(item, self.asked.slot):
             await self._has_ended(item)
@@ -101,28 +94,26 @@ class Followed:
             self.reported = words
         if around.now - self.alone_since > NO_WORKER_WAIT:
             start = "start one with `blackboard worker`"
-            self._ends("no worker", f"waits: no worker takes {item.type!r}; {start}")
+            self.end, self.words = "no worker", f"waits: no worker takes {item.type!r}; {start}"
         elif self.patience is not None and waited > self.patience:
             after = span(self.patience)
-            words = f"has not been started after {after}; it stays due"
+            self.end = "still waiting"
+            self.words = f"has not been started after {after}; it stays due"
             if item.running:
-                words = f"still runs ({item.owner}) after {after}, and goes on"
-            self._ends("still waiting", words)
+                self.words = f"still runs ({item.owner}) after {after}, and goes on"
 
     async def _has_ended(self, item: Item) -> None:
         first = self.asked.item.fence - self.asked.item.running
         async for run in self.board.runs(item.id):
             if serves(run.slot, self.asked.slot) and run.fence > first:
-                self.run = run
-                self._ends("ended", _outcome_words(run))
+                took = f"{run_outcome(run)[0]} in {span(run.duration)}"
+                details = (run.result, first_line(run.error), "; ".join(run.warnings))
+                self.run, self.end = run, "ended"
+                self.words = ": ".join(filter(None, (took, *details)))
                 return
+        self.end, self.words = "gone", "has ended, and its history does not have it any more"
         if item.state is State.PAUSED:
-            self._ends("gone", "was paused meanwhile")
-        else:
-            self._ends("gone", "has ended, and its history does not have it any more")
-
-    def _ends(self, end: End, words: str) -> None:
-        self.end, self.words = end, words
+            self.words = "was paused meanwhile"
 
 
 def is_pending(item: Item, slot: datetime) -> bool:
@@ -153,9 +144,8 @@ async def follow(
     patience: float | None,
     report: Report = lambda *_: None,
 ) -> list[Followed]:
-    """Wait for runs: at most `patience` seconds, and at most `NO_WORKER_WAIT` for a worker that
-    takes the type. What is waited for is reported once it takes a second. A store that is away is
-    asked again, for `AWAY_WAIT` at most; then Busy or Unavailable is raised.
+    """Wait for runs, at most `patience` seconds. What is waited for is reported once it takes a
+    second. Raises Busy or Unavailable for a store that is away for `AWAY_WAIT`.
     """
     began, pause = board.clock.monotonic(), FIRST_PAUSE
     away_since: float | None = None
@@ -208,8 +198,3 @@ async def _look_at(board: BoardTable, following: Sequence[Followed]) -> None:
         now=board.clock.monotonic(),
     )
     await in_turns(deque(following), partial(Followed.look, around=around), at_once=AT_ONCE)
-
-
-def _outcome_words(run: Run) -> str:
-    details = (run.result, first_line(run.error), "; ".join(run.warnings))
-    return ": ".join(filter(None, (f"{run_outcome(run)[0]} in {span(run.duration)}", *details)))

@@ -30,8 +30,7 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 AT_ONCE = 32
-"""The most requests under way at a time. SQLite writes those that wait in one transaction; to Azure
-each is a request of its own."""
+"""The most requests under way at a time."""
 
 
 @contextmanager
@@ -49,8 +48,8 @@ def naming(item: Item, *, among: Sequence[Item] = ()) -> Iterator[None]:
 def steps(
     label: str, total: int, *, silent: tuple[type[Exception], ...] = ()
 ) -> Iterator[ProgressBar]:
-    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done, but not
-    after the `silent` errors, after which the command goes on.
+    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done; after
+    the `silent` errors the command goes on.
     """
     with progress(label, total) as done:
         try:
@@ -71,8 +70,7 @@ async def for_each(
     silent: tuple[type[Exception], ...] = (),
 ) -> list[Result]:
     """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
-    other change begins, those under way are finished, a note says how many are done, as `steps`
-    has it, and the error is raised. `label` stands before the bar.
+    other change begins, those under way are finished, and the error is raised.
     """
     left = deque(enumerate(things))
     results: list[Any] = [None] * len(things)
@@ -95,9 +93,7 @@ async def add_all(
     on_added: Callable[[Sequence[Item]], None],
     silent: tuple[type[Exception], ...] = (),
 ) -> dict[str, str]:
-    """Adds items as `additions.add_many` does, with a bar as of `steps`. At Ctrl-C the batch under
-    way is finished, and no other begins.
-    """
+    """As `additions.add_many`, with a bar. At Ctrl-C only the batch under way is finished."""
     with steps("adding", len(new), silent=silent) as done:
         stopped = asyncio.Event()
 
@@ -114,9 +110,7 @@ async def add_all(
 async def record(
     session: Session, board: BoardTable, verb: str, ids: Sequence[str], *, detail: str = ""
 ) -> None:
-    """Record what a command has done to items or, with no `ids`, to the board. It is over: a store
-    that does not take the record is a warning.
-    """
+    """Of no `ids`: what was done to the board. A store that does not take it is a warning."""
     try:
         await record_action(
             board,
@@ -135,10 +129,7 @@ async def record(
 async def recording(
     session: Session, board: BoardTable, verb: str, ids: Sequence[str]
 ) -> AsyncIterator[Done]:
-    """Record what a command does to these items as one action, and wake the workers, also where an
-    error or a signal ends it in the middle. Raises TableError, before anything is changed, where
-    the store does not take the record that several are begun.
-    """
+    """As `recording_action`; wakes the workers at the end."""
     async with recording_action(
         board, by=operator(), verb=verb, ids=ids, reason=session.chosen.reason, via="cli", warn=warn
     ) as done:
@@ -153,8 +144,8 @@ GONE = "was removed by another command meanwhile"
 
 
 def refused(item: Item, problem: BlackboardError, *, among: Sequence[Item]) -> Answer:
-    """The answer for one of the items that cannot be changed: the others are changed nevertheless.
-    Raises the problem again if it is the only one, and the problem is more than that.
+    """The answer for one item that cannot be changed, beside others. Raises the problem again if it
+    is the only one, and the problem is more than that.
     """
     if isinstance(problem, Unchangeable):
         words = problem.words
@@ -168,7 +159,6 @@ def refused(item: Item, problem: BlackboardError, *, among: Sequence[Item]) -> A
 
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
-"""Changes one item, and returns the answer for people."""
 Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
 """Raises an error, before any item is changed, to refuse all changes."""
 
@@ -182,46 +172,69 @@ async def change_each(
     check: Check,
     damaged: bool = False,
 ) -> int:
-    """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
-    it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
-    raises. After that each is for itself: what one refuses, such as the copy of a rename that is
-    not done, is done to the others. Those that were changed are recorded as one action, as `verb`.
-    With `damaged` it changes those whose rows cannot be read, too.
-    """
+    """Change each item that `ids` mean, as `answers_of` does; the exit code."""
     async with session.board() as board:
-        async with counted(board, "reading items") as through:
-            items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
-        await check(board, items)
-        by_id: dict[str, Answer] = {}
+        return exit_code(
+            await answers_of(session, board, ids, change, verb=verb, check=check, damaged=damaged)
+        )
 
-        async def changed(item: Item) -> None:
-            try:
-                answer = await change(board, item)
-            except BlackboardError as problem:
-                answer = refused(item, problem, among=items)
-            by_id[item.id] = answer
-            if answer.changed:
-                done.ids.add(item.id)
-                done.details.extend(answer.details)
 
+async def answers_of(
+    session: Session,
+    board: BoardTable,
+    ids: Sequence[str],
+    change: Change,
+    *,
+    verb: str,
+    check: Check,
+    damaged: bool = False,
+    prints: bool = True,
+) -> list[Answer]:
+    """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
+    it in the middle. `check` sees all of them first, and may refuse them by what it raises. After
+    that each is for itself: what one refuses, such as the copy of a rename that is not done, is
+    done to the others. Those that were changed are recorded as one action, as `verb`. With
+    `damaged` it changes those whose rows cannot be read, too.
+    """
+    async with counted(board, "reading items") as through:
+        items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
+    await check(board, items)
+    by_id: dict[str, Answer] = {}
+
+    async def changed(item: Item) -> None:
         try:
-            names = [item.id for item in items]
-            async with recording(session, board, verb, names) as done:
-                await for_each(items, changed, "changing")
-        finally:
-            answers = [by_id[item.id] for item in items if item.id in by_id]
-            code = await print_answers(session, board, answers)
-        return code
+            answer = await change(board, item)
+        except BlackboardError as problem:
+            answer = refused(item, problem, among=items)
+        by_id[item.id] = answer
+        if answer.changed:
+            done.ids.add(item.id)
+            done.details.extend(answer.details)
+
+    try:
+        names = [item.id for item in items]
+        async with recording(session, board, verb, names) as done:
+            await for_each(items, changed, "changing")
+    finally:
+        answers = [by_id[item.id] for item in items if item.id in by_id]
+        if prints:
+            await print_answers(session, board, answers)
+    return answers
 
 
 async def note_pause(board: BoardTable) -> None:
-    """Say that nothing starts, after an answer that an item is due, where the board is paused."""
+    """After an answer that an item is due: nothing starts where the board is paused."""
     if mark := await paused_by(board):
         note(paused_words(mark, await board.table.now()), verbatim=True)
 
 
+def exit_code(answers: Sequence[Answer]) -> int:
+    """Not 0 where one of them is no."""
+    return max((answer.exit_code for answer in answers if answer.no), default=0)
+
+
 async def print_answers(session: Session, board: BoardTable, answers: Sequence[Answer]) -> int:
-    """Print the answers, for people the first ones; the exit code, not 0 where one is no."""
+    """Print the answers, for people the first ones; the exit code."""
     if session.chosen.json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []
@@ -238,4 +251,4 @@ async def print_answers(session: Session, board: BoardTable, answers: Sequence[A
                 note(line)
             elif not session.chosen.json:
                 click.echo(line)
-    return max((answer.exit_code for answer in answers if answer.no), default=0)
+    return exit_code(answers)

@@ -2,13 +2,13 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
+from blackboard.cli import many
 from blackboard.cli.follow import Followed, follow
-from blackboard.cli.many import for_each, naming, note_pause, print_answers, recording, refused
 from blackboard.cli.options import Chosen, cli_command, ids_argument, jobs_option, reason_option
 from blackboard.cli.output import echo_beside, emit, note, prints_to_stderr
 from blackboard.cli.session import Session, completed, interrupted_by
@@ -97,109 +97,74 @@ async def _request(
     """Request a run of each item, and follow the runs if `wait` says so. Params that one item
     cannot have are refused before any is asked for; after that each item is for itself.
     """
+    requests: dict[str, Requested] = {}
+
+    async def check(board: BoardTable, items: Sequence[Item]) -> None:
+        for item in items:
+            if not item.is_paused:
+                with many.naming(item, among=items):
+                    checked_once(item, pairs, limit=board.table.max_value)
+
+    async def request(board: BoardTable, item: Item) -> Answer:
+        if item.is_paused:
+            return Answer(item=item, words=_paused(item), changed=False, no=True)
+        once = checked_once(item, pairs, limit=board.table.max_value)
+        asked = await edits.run_now(board, item.id, trigger=trigger, once=once)
+        requests[item.id] = asked
+        details = param_names(once) if asked.changed else ()
+        words = _due(asked, trigger)
+        return Answer(item=asked.item, words=words, changed=asked.changed, details=details)
+
     async with session.board() as board:
-        items = await select(board, ids, exact=session.chosen.exact)
-        open_items = [item for item in items if not item.is_paused]
-        onces = []
-        for item in open_items:
-            with naming(item, among=items):
-                onces.append(checked_once(item, pairs, limit=board.table.max_value))
-        asked = await _ask_for_each(
-            session, board, [*zip(open_items, onces, strict=True)], among=items, trigger=trigger
+        answers = await many.answers_of(
+            session, board, ids, request, verb="run", check=check, prints=not wait
         )
         if not wait:
-            answers = [
-                _answer(asked[item.id], trigger) if item.id in asked else _paused(item)
-                for item in items
-            ]
-            code = await print_answers(session, board, answers)
             if any(not answer.no for answer in answers):
-                await note_pause(board)
-            return code
-        requests = [one for one in asked.values() if isinstance(one, Requested)]
-        followed = await follow(board, requests, patience=seconds, report=_report)
-    refusals = {end_id: end for end_id, end in asked.items() if isinstance(end, Answer)}
+                await many.note_pause(board)
+            return many.exit_code(answers)
+        followed = await follow(board, [*requests.values()], patience=seconds, report=_report)
     runs = {result.asked.item.id: result for result in followed}
-    ends = [runs.get(item.id) or refusals.get(item.id) or _paused(item) for item in items]
-    return _print_ends(items, ends, json=session.chosen.json)
+    ends = {answer.item.id: runs.get(answer.item.id, answer) for answer in answers}
+    return _print_ends(ends, json=session.chosen.json)
 
 
-def _print_ends(items: Sequence[Item], ends: Sequence[Followed | Answer], *, json: bool) -> int:
+def _print_ends(ends: Mapping[str, Followed | Answer], *, json: bool) -> int:
     """Prints how the run of each item ended, or why there was none. Returns the exit code."""
     if json:
-        emit([_record(item, end) for item, end in zip(items, ends, strict=True)])
-    for item, end in zip(items, ends, strict=True):
-        line = f"{item.id} {end.words}"
+        emit([_record(item_id, end) for item_id, end in ends.items()])
+    for item_id, end in ends.items():
+        line = f"{item_id} {end.words}"
         if isinstance(end, Answer) or end.run is None:
             note(line)
         elif not json:
             click.echo(one_line(line))
-    return 0 if all(isinstance(end, Followed) and end.good for end in ends) else 1
+    return 0 if all(isinstance(end, Followed) and end.good for end in ends.values()) else 1
 
 
-def _record(item: Item, end: Followed | Answer) -> dict[str, Any]:
+def _record(item_id: str, end: Followed | Answer) -> dict[str, Any]:
     """What became of a request, or the answer that there was none."""
     if isinstance(end, Answer):
-        return {"id": item.id, "end": "refused", "message": end.words, "run": None}
+        return {"id": item_id, "end": "refused", "message": end.words, "run": None}
     run = end.run and run_record(end.run)
-    return {"id": item.id, "end": end.end, "message": end.words, "run": run}
-
-
-async def _ask_for_each(
-    session: Session,
-    board: BoardTable,
-    wanted: Sequence[tuple[Item, dict[str, Any]]],
-    *,
-    among: Sequence[Item],
-    trigger: str,
-) -> dict[str, Requested | Answer]:
-    """Requests a run, with params of its own, of each item that is wanted `among` those that are
-    named; by its id, the request, or the answer that there is none.
-    """
-
-    async def ask(asked: tuple[Item, dict[str, Any]]) -> Requested | Answer:
-        item, once = asked
-        try:
-            request = await edits.run_now(board, item.id, trigger=trigger, once=once)
-        except BlackboardError as problem:
-            return refused(item, problem, among=among)
-        if request.changed:
-            done.ids.add(item.id)
-            done.details.extend(param_names(once))
-        return request
-
-    if not wanted:
-        return {}
-    names = [item.id for item, _ in wanted]
-    async with recording(session, board, "run", names) as done:
-        results = await for_each(wanted, ask, "requesting")
-    return dict(zip(names, results, strict=True))
+    return {"id": item_id, "end": end.end, "message": end.words, "run": run}
 
 
 def _report(item_id: str, words: str) -> None:
     note(f"{item_id} {words}", verbatim=True)
 
 
-def _paused(item: Item) -> Answer:
-    words = f"is paused: {command('resume', item.id)} first"
-    return Answer(item=item, words=words, changed=False, no=True)
+def _paused(item: Item) -> str:
+    return f"is paused: {command('resume', item.id)} first"
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
-    """The params of one run that --set changes, each a whole value of its first key. Raises
-    BadInput when no row can hold them.
-    """
+    """The params that --set changes, each a whole value of its first key. Raises BadInput."""
     parsed = parse_pairs(pairs)
     params = laid_over(spec_of(item).params, parsed)
     once = {path[0]: params[path[0]] for path, _ in parsed}
     check_params_size(once, limit=limit)
     return once
-
-
-def _answer(asked: Requested | Answer, trigger: str) -> Answer:
-    if isinstance(asked, Answer):
-        return asked
-    return Answer(item=asked.item, words=_due(asked, trigger), changed=asked.changed)
 
 
 def _due(asked: Requested, trigger: str) -> str:
@@ -226,7 +191,7 @@ def _here(session: Session, ids: Sequence[str], *, pairs: Sequence[str]) -> int:
             if len(items) != 1:
                 raise BadInput("id", "one item at a time runs here", "name one id")
             if items[0].is_paused:
-                raise BlackboardError(shown(f"{items[0].id} {_paused(items[0]).words}"))
+                raise BlackboardError(shown(f"{items[0].id} {_paused(items[0])}"))
             return items[0], checked_once(items[0], pairs, limit=board.table.max_value)
 
     item, once = asyncio.run(find())
