@@ -27,23 +27,19 @@ if TYPE_CHECKING:
     from blackboard.cli.watch import WatchLoop
 
 KEYS = {
-    "\x1b[A": "up",
-    "\x1b[B": "down",
-    "\x1b[C": "right",
-    "\x1b[D": "left",
-    "\x1b[H": "home",
-    "\x1b[F": "end",
-    "\x1b[1~": "home",
-    "\x1b[4~": "end",
-    "\x1b[7~": "home",
-    "\x1b[8~": "end",
-    "\x1b[5~": "page up",
-    "\x1b[6~": "page down",
     "\r": "enter",
     "\n": "enter",
     "\t": "tab",
     "\x7f": "backspace",
     "\x08": "backspace",
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1b[C": "right",
+    "\x1b[D": "left",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    **dict.fromkeys(("\x1b[H", "\x1b[1~", "\x1b[7~"), "home"),
+    **dict.fromkeys(("\x1b[F", "\x1b[4~", "\x1b[8~"), "end"),
 }
 ESC = "\x1b"
 ESC_ALONE = 0.05
@@ -53,10 +49,10 @@ _BEGUN = re.compile(r"\x1b(\[[0-?]*[ -/]*|O)?")
 _PRESSED = re.compile(r"\x1bO(?=[A-DHF]$)")
 """The beginning of a cursor key in application mode."""
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
-"""Enters the alternate screen, without a cursor and without line wrap."""
-_LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _SETTLED = "\x1b[?25l\x1b[?7l"
+"""No cursor, and no line wrap."""
+_ENTER = f"\x1b[?1049h{_SETTLED}\x1b[2J"
+_LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -108,9 +104,7 @@ def _plain(text: str) -> list[str]:
 
 
 class Terminal:
-    """The terminal of this process, while it is entered: `with Terminal() as terminal`. There are
-    no keys where the standard input is not a terminal.
-    """
+    """The terminal of this process. It has no keys where the standard input is not one."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -163,7 +157,7 @@ class Terminal:
     # ---- keys and signals
 
     def listen(self, listener: "WatchLoop") -> None:
-        """Have `listener` called from the event loop, until `ignore`."""
+        """Calls `listener` from the event loop, until `ignore`."""
         self._listener, loop = listener, asyncio.get_running_loop()
         if self._input is not None:
             loop.add_reader(self._input, self._readable)
@@ -172,7 +166,7 @@ class Terminal:
         self._await_signals()
 
     def _await_signals(self) -> None:
-        """Handles the signals after which the terminal must be restored."""
+        """Those after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         for number in self._ending:
@@ -214,7 +208,7 @@ class Terminal:
         self._listener.changed()
 
     def _stop(self) -> None:
-        """Stop this process, as Ctrl-Z does, with the terminal as it was."""
+        """Stops this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
         for number in (signal.SIGTSTP, *self._ending):  # meanwhile they have no handler
@@ -246,9 +240,7 @@ class Terminal:
                 termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def _read_singly(self) -> None:
-        """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
-        stay signals.
-        """
+        """Keys come one by one, and are not echoed; Ctrl-C and Ctrl-Z stay signals."""
         if self._input is None:
             return
         with suppress(termios.error):

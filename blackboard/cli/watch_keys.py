@@ -59,7 +59,7 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """What the bottom line asks for: a filter where there is no act, else its reason, or yes."""
+    """Asks for a filter where there is no act, else for its reason, or a yes."""
 
     typed: str = ""
     act: Act | None = None
@@ -70,20 +70,20 @@ class Scroll(Struct, frozen=True, kw_only=True):
     """The part of some lines that is on the screen."""
 
     down: int = 0
-    """The number of lines above the screen."""
+    """Lines above the screen."""
     lines: int = 0
     page: int = 1
-    """The number of lines that fit on the screen."""
+    """Lines that fit on the screen."""
 
     def pressed(self, key: str) -> "Scroll":
         return replace(self, down=moved(self.down, key, page=self.page)).fitted()
 
     def fitted(self) -> "Scroll":
-        """The same without empty lines at the end, where there are enough lines."""
+        """Without empty lines at the end, where there are enough lines."""
         return replace(self, down=min(max(self.down, 0), max(self.lines - self.page, 0)))
 
     def part_of(self, lines: Sequence[Line], page: int) -> tuple["Scroll", list[Line]]:
-        """The same for these lines on a screen of so many, and those that are on it."""
+        """The same for these lines on a page of so many, and those that are on it."""
         scroll = replace(self, lines=len(lines), page=page).fitted()
         on_screen = list(lines[scroll.down : scroll.down + page])
         return scroll, on_screen + [()] * (page - len(on_screen))
@@ -95,33 +95,18 @@ class Scroll(Struct, frozen=True, kw_only=True):
         return f"{self.down + 1}-{last} of {self.lines}" if self.lines > self.page else ""
 
 
-def moved(number: int, key: str, *, page: int) -> int:
-    """The number of the line to which a key leads from one; `END` and above: the last line."""
-    match key:
-        case "up" | "k":
-            return number - 1
-        case "down" | "j":
-            return number + 1
-        case "page up":
-            return number - page
-        case "page down":
-            return number + page
-        case "home" | "g":
-            return 0
-        case "end" | "G":
-            return END
-        case _:
-            return number
-
-
 END = 1 << 40
 
 
+def moved(number: int, key: str, *, page: int) -> int:
+    """The number of the line to which a key leads, which may be beyond the first or last one."""
+    steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page}
+    ends = {"home": 0, "g": 0, "end": END, "G": END}
+    return ends.get(key, number + steps.get(key, 0))
+
+
 def filter_of(text: str) -> ItemQuery:
-    """A filter as it is typed: parts of ids, globs, and words such as state:failed or tag:NAME. An
-    item must match all words, and any of the states and types. Raises BadInput for a state that
-    does not exist.
-    """
+    """An item must match all words, and any of the states and types. Raises BadInput."""
     words, states, types = [], [], []
     for word in text.split():
         kind, colon, name = word.partition(":")
@@ -139,19 +124,19 @@ class Watching(Struct, frozen=True, kw_only=True):
     sort: str = "id"
     reverse: bool = False
     chosen: int = 0
-    """The number of the chosen item among those that match, from 0 on."""
+    """The number of the chosen item among those that match."""
     top: int = 0
     """The number of the first item on the screen."""
     page: int = 1
-    """The number of items that fit on the screen."""
+    """Items that fit on the screen."""
     most: int | None = None
     found: ItemsFound | None = None
     opened: ItemStatus | None = None
     """The item that is shown in full, in place of the list."""
     shows_keys: bool = False
-    """Whether what the keys do is shown, in place of both."""
+    """What the keys do is shown, in place of both."""
     scroll: Scroll = Scroll()
-    """The scrolling of the item, or of the keys."""
+    """Of the item, or of the keys."""
     prompt: Prompt | None = None
     held: bool = False
     ended: bool = False
@@ -169,7 +154,7 @@ class Watching(Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> int:
-        """The number of items to read: whole screens, up to that of the chosen item."""
+        """Items to read: whole screens, up to that of the chosen item."""
         last = max(self.top + self.page, self.chosen + 1)
         limit = -(-last // self.page) * self.page
         return limit if self.most is None else min(limit, self.most)
@@ -206,9 +191,7 @@ def sized(state: Watching, page: int) -> Watching:
 
 
 def read(state: Watching, listed: ItemsFound) -> Watching:
-    """The state after a reading. The choice stays with its item; but if the first item was chosen,
-    the new first one is chosen.
-    """
+    """The choice stays with its item; but if the first was chosen, so is the new first one."""
     if state.most is not None:
         listed = replace(listed, left=min(listed.left, max(state.most - len(listed.items), 0)))
     before, chosen = state.selected, state.chosen
@@ -268,14 +251,10 @@ def _listed(state: Watching, key: str) -> Watching:
         case "S":
             return _from_top(replace(state, reverse=not state.reverse))
         case "enter" | "right":
-            status = state.selected
-            if status is None:
-                return state
-            return replace(state, opened=status, scroll=Scroll(page=state.page))
+            return replace(state, opened=state.selected, scroll=Scroll(page=state.page))
         case _:
-            to = moved(state.chosen, key, page=state.page)
-            last = max(state.total - 1, 0)
-            return sized(replace(state, chosen=min(max(to, 0), last)), state.page)
+            to = min(moved(state.chosen, key, page=state.page), state.total - 1)
+            return sized(replace(state, chosen=max(to, 0)), state.page)
 
 
 def _from_top(state: Watching) -> Watching:
@@ -299,17 +278,16 @@ def _asked(state: Watching, key: str) -> Watching:
     if status is None:
         return replace(state, message="no item is chosen", bad=True)
     item = status.item
+    if key == "c" and not item.running:
+        return replace(state, message=f"{shown(item.id)} does not run", bad=True)
     match key:
         case "p":
             act = Act(verb="resume" if item.is_paused else "pause", id=item.id)
-            prompt = Prompt(act=act)
         case "c":
-            if not item.running:
-                return replace(state, message=f"{shown(item.id)} does not run", bad=True)
-            prompt = Prompt(act=Act(verb="cancel", id=item.id, fence=item.fence))
+            act = Act(verb="cancel", id=item.id, fence=item.fence)
         case _:
-            prompt = Prompt(act=Act(verb="run", id=item.id), by_yes=True)
-    return replace(state, prompt=prompt)
+            act = Act(verb="run", id=item.id)
+    return replace(state, prompt=Prompt(act=act, by_yes=key == "r"))
 
 
 def _answered(state: Watching, prompt: Prompt, key: str) -> tuple[Watching, Act | None]:
