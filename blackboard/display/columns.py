@@ -1,6 +1,5 @@
-"""The columns of `show`, `status`, `log`, `workers`, `leases` and `leader`. Pure.
-
-Colours follow the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
+"""The columns of `show`, `status`, `log`, `workers`, `leases` and `leader`. Pure. Colours follow
+the state, and words repeat it: "overdue 5m", "stale 2m", "failed x3".
 """
 
 import math
@@ -37,11 +36,11 @@ from blackboard.schedule.schedule import without_limits
 
 NOTHING = "-"
 FEW_ITEMS = 3
-"""The most items that the line of an action names."""
+"""Items that the line of an action names."""
 MOST_LINES = 10
 """The most warnings below a board."""
 MOMENT = 20
-"""The width of a time in full, in cells of the terminal; it is never cut."""
+"""The width of a time in full; it is never cut."""
 ITEM_COLUMNS = (
     Column(title="id", least=10, usual=24, worth=9),
     Column(title="type", least=4, usual=12, worth=3, spare=True),
@@ -124,22 +123,21 @@ LEADER_COLUMNS = (
 
 
 class ShownTimes(Struct, frozen=True):
-    """How a table shows times: from `now`, or in full if they are `absolute`."""
+    """Shows times from `now`, or in full if they are `absolute`."""
 
     now: datetime
     absolute: bool = False
 
     def columns(self, columns: Sequence[Column]) -> Sequence[Column]:
         """The columns, with room for the times."""
-        if not self.absolute:
-            return columns
+        wide = MOMENT if self.absolute else 0
         return [
-            replace(column, least=MOMENT) if column.usual == MOMENT else column
+            replace(column, least=max(column.least, wide)) if column.usual == MOMENT else column
             for column in columns
         ]
 
     def past(self, moment: datetime | None) -> Cell:
-        """A time of the past. A wrong clock wrote one that is to come."""
+        """One that is to come was written by a wrong clock."""
         if moment is None:
             return NOTHING, Style.PLAIN
         if self.absolute:
@@ -156,23 +154,25 @@ def _ahead(moment: datetime, now: datetime) -> str:
 def item_cells(status: ItemStatus, times: ShownTimes, *, held: bool = False) -> Line:
     """One line of `show`. What is `held`, a partition or an election, has no schedule."""
     item = status.item
-    style = style_of(status)
+    next_style = Style.PLAIN if item.state is State.ACTIVE else Style.QUIET
+    if status.overdue:
+        next_style = Style.LATE
     return (
-        (item.id, style),
+        (item.id, style_of(status)),
         (item.type, Style.PLAIN),
         (NOTHING if held else _schedule(item), Style.PLAIN),
         times.past(item.start),
         times.past(item.stop),
         _running(status, now=times.now),
         outcome_cell(status),
-        (next_words(status, times), _next_style(status)),
+        (next_words(status, times), next_style),
         (worker_name(item.owner), Style.BUSY if item.running else Style.QUIET),
     )
 
 
 def _schedule(item: Item) -> str:
-    """The text of a schedule; a single time is cut to the minute or second. Where there is none,
-    the handler of the type, which only workers may have, decides about an item that never ran.
+    """A single time is cut to the minute or second. Where there is no schedule, the handler of the
+    type, which only workers may have, decides about an item that never ran.
     """
     text = without_windows(item.schedule).replace(BREAK, " ")
     if not text.startswith("at "):
@@ -199,7 +199,7 @@ def plain_record(status: ItemStatus) -> str:
 
 
 def style_of(status: ItemStatus) -> Style:
-    """The style of the most urgent state of an item."""
+    """That of its most urgent state."""
     if status.stale:
         return Style.LOST
     if status.running:
@@ -226,12 +226,6 @@ def next_words(status: ItemStatus, times: ShownTimes) -> str:
     return f"retry {words}" if item.attempt > 1 else words
 
 
-def _next_style(status: ItemStatus) -> Style:
-    if status.overdue:
-        return Style.LATE
-    return Style.PLAIN if status.item.state is State.ACTIVE else Style.QUIET
-
-
 def _running(status: ItemStatus, *, now: datetime) -> Cell:
     if not status.running or status.item.start is None:
         return NOTHING, Style.PLAIN
@@ -245,7 +239,7 @@ def _running(status: ItemStatus, *, now: datetime) -> Cell:
 
 
 def percent(progress: Any) -> str:
-    """Progress as a share of its total, or as the bare number when there is no total."""
+    """Progress as a share of its total, or as a number when there is none."""
     match progress:
         case [int() | float() as done, int() | float() as total] if total > 0:
             return f"{100 * done / total:.0f}%"
@@ -256,7 +250,7 @@ def percent(progress: Any) -> str:
 
 
 SKIPPED = "skipped"
-"""The word for the outcome "ok" where the handler had nothing to do."""
+"""The outcome "ok" where the handler had nothing to do."""
 
 
 def outcome_cell(status: ItemStatus) -> Cell:
@@ -275,23 +269,21 @@ def outcome_cell(status: ItemStatus) -> Cell:
         return f"warned{times}", Style.LATE
     if item.is_skipped:
         return SKIPPED, Style.QUIET
-    return item.outcome.value, outcome_style(item.outcome)
+    return item.outcome.value, OUTCOME_STYLES[item.outcome]
 
 
-def outcome_style(outcome: Outcome) -> Style:
-    match outcome:
-        case Outcome.OK:
-            return Style.GOOD
-        case Outcome.FAILED | Outcome.TIMEOUT:
-            return Style.BAD
-        case Outcome.ABANDONED | Outcome.SUPERSEDED:
-            return Style.LOST
-        case _:
-            return Style.QUIET
+OUTCOME_STYLES = {
+    Outcome.OK: Style.GOOD,
+    Outcome.FAILED: Style.BAD,
+    Outcome.TIMEOUT: Style.BAD,
+    Outcome.ABANDONED: Style.LOST,
+    Outcome.SUPERSEDED: Style.LOST,
+    Outcome.CANCELLED: Style.QUIET,
+}
 
 
 def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
-    """The warnings of items, a line each, up to `MOST_LINES`."""
+    """A line for each warning, up to `MOST_LINES`."""
     lines: list[Line] = [
         [(f"{shown(status.item.id)}: {shown(text)}", Style.LATE)]
         for status in statuses
@@ -313,9 +305,7 @@ def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str
 
 
 def found_summary(listed: ItemsFound) -> str:
-    """All items that were found, or the board as it was counted some time ago, in one line; "" for
-    a board without items.
-    """
+    """All items that were found, or the board as it was counted; "" for a board without items."""
     return _summary(listed.counted, total=listed.total, now=listed.now) if listed.total else ""
 
 
@@ -323,12 +313,6 @@ def _summary(counted: Statistics, *, total: int, now: datetime) -> str:
     items = phrases.plural(counted.items, "item")
     if counted.items != total:
         items = f"{counted.items:,} of {phrases.plural(total, 'item')}"
-    words = ", ".join([items, *_counts(counted, now=now)])
-    return f"{words} (counted {phrases.relative(counted.at, now)})" if counted.by else words
-
-
-def _counts(counted: Statistics, *, now: datetime) -> list[str]:
-    """The counts of items by state, and when the next one is ready."""
     counts = {
         "running": counted.running - counted.stale,
         "stale": counted.stale,
@@ -338,11 +322,11 @@ def _counts(counted: Statistics, *, now: datetime) -> list[str]:
         "paused": counted.paused,
         "done": counted.done,
     }
-    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
-    if counted.earliest is not None:
-        coming = counted.earliest
+    parts = [items, *(f"{count:,} {name}" for name, count in counts.items() if count)]
+    if (coming := counted.earliest) is not None:
         parts.append(f"next {'now' if coming <= now else phrases.relative(coming, now)}")
-    return parts
+    words = ", ".join(parts)
+    return f"{words} (counted {phrases.relative(counted.at, now)})" if counted.by else words
 
 
 def type_cells(counts: TypeCounts) -> Line:
@@ -364,7 +348,7 @@ def run_outcome(run: Run) -> Cell:
         return "warned", Style.LATE
     if run.is_skipped:
         return SKIPPED, Style.QUIET
-    return run.outcome.value, outcome_style(run.outcome)
+    return run.outcome.value, OUTCOME_STYLES[run.outcome]
 
 
 def run_words(run: Run) -> str:
@@ -391,21 +375,15 @@ def run_cells(run: Run, times: ShownTimes) -> Line:
 
 
 def action_cells(action: Action, times: ShownTimes) -> Line:
+    named = phrases.some(action.ids, FEW_ITEMS, total=action.count)
     return (
         times.past(action.at),
         (action.by, Style.PLAIN),
         (f"{action.verb}: {action.detail}" if action.detail else action.verb, Style.PLAIN),
-        (_named(action), Style.PLAIN),
+        (named if action.count else "the board", Style.PLAIN),
         (action.reason or NOTHING, Style.PLAIN),
         (action.via, Style.QUIET),
     )
-
-
-def _named(action: Action) -> str:
-    """The items of an action, some of them by name."""
-    if not action.count:
-        return "the board"
-    return phrases.some(action.ids, FEW_ITEMS, total=action.count)
 
 
 def worker_cells(member: Member, times: ShownTimes) -> Line:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 
 
 def shown(text: str) -> str:
-    """`text` on one line: control characters, lone surrogates and other characters that are not
-    printable are written as escapes.
-    """
+    """`text` on one line, with escapes in place of what is not printable."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
@@ -33,24 +31,17 @@ def shown_text(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """JSON on any number of lines, with each character that is not printable as an escape of JSON:
-    it means the same, and steers no terminal.
-    """
-    return text if _is_plain(text) else escaped(text, lambda char: json.dumps(char)[1:-1])
+    """JSON with what is not printable escaped: it means the same, and steers no terminal."""
+    if text.isascii() and "\x7f" not in text:  # the one control character that JSON may have
+        return text
+    return escaped(text, lambda char: json.dumps(char)[1:-1])
 
 
 def escaped(text: str, escape: Callable[[str], str]) -> str:
-    """`text` with each character that is not printable, but for ends of lines, as `escape` writes
-    it.
-    """
+    """With what is not printable, but for ends of lines, as `escape` writes it."""
     odd = {char for char in set(text) if not char.isprintable()} - {"\n"}
     return text.translate({ord(char): escape(char) for char in odd}) if odd else text
 
 
 def _escaped(char: str) -> str:
     return char.encode("unicode_escape").decode()
-
-
-def _is_plain(text: str) -> bool:
-    """Whether JSON is in ASCII, of which it may have one control character as it is."""
-    return text.isascii() and "\x7f" not in text

@@ -36,11 +36,10 @@ async def select(
     damaged: bool = False,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> list[Item]:
-    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
-    of the board; with `removed` also those that were removed; with `damaged` a stand-in for each
-    that is named and whose row cannot be read. Raises BadInput when one of the patterns means
-    nothing, BadRow for one that is damaged. States that no item is in are passed over; raises
-    NoneInState where nothing is left.
+    """The items that `patterns` mean, each once, in their order; with `removed` also those that
+    were removed; with `damaged` a stand-in for each that is named and whose row cannot be read.
+    Raises BadInput when one of the patterns means nothing, BadRow for one that is damaged. States
+    that no item is in are passed over; raises NoneInState where nothing is left.
     """
     chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
@@ -85,9 +84,7 @@ async def _item_named(
 async def _items_like(
     board: BoardTable, pattern: str, read: dict[str, list[Item]], *, removed: bool
 ) -> list[Item]:
-    """The items that a glob or a label means; `read` are those that were read, by the beginning of
-    their ids.
-    """
+    """The items that a glob or a label means; `read` are those read, by the beginning of ids."""
     beginning = beginning_of(pattern)
     if beginning not in read:
         items = board.items(removed=removed, beginning=beginning)
@@ -105,9 +102,7 @@ async def _items_like(
 async def read_selected(
     board: BoardTable, patterns: Sequence[str], *, exact: bool, overdue_after: timedelta
 ) -> BoardStatus:
-    """The status of the items that `patterns` mean, of all when there are no patterns; of none
-    where no item is in the states that they ask for.
-    """
+    """Of the items that `patterns` mean, which may be none in a state; of all without."""
     if not patterns:
         return await read_status(board, overdue_after=overdue_after)
     items: Sequence[Item] = ()
@@ -117,9 +112,9 @@ async def read_selected(
 
 
 ONE_BY_ONE = 1_000
-"""Items of a large board that are read one by one at the most, instead of all."""
+"""The most items of a large board that are read one by one, instead of all."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
-"""States that are found from the locks and due tokens alone, without reading items."""
+"""States that locks and due tokens show."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "id": lambda status: status.item.id,
     "type": lambda status: status.item.type,
@@ -138,7 +133,6 @@ Thing = TypeVar("Thing")
 
 
 def in_order(things: Sequence[Thing], key: Callable[[Thing], Any], *, reverse: bool) -> list[Thing]:
-    """Sorted by a key; what has none comes last."""
     have = [thing for thing in things if key(thing) is not None]
     # Not pairs of a key and a thing: 100,000 new tuples would start a collection of garbage, which
     # takes longer than the sort.
@@ -153,9 +147,9 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     exact: bool = False
     types: Sequence[str] = ()
     states: Sequence[str] = ()
-    """An item matches if it is in any of them; all items match if there are none."""
+    """Any of them; none: all items match."""
     words: Sequence[str] = ()
-    """Each is a part of the id, in any case of its letters, or a pattern of the item."""
+    """All of them: parts of the id, in any case of its letters, or patterns."""
     sort: str = "id"
     reverse: bool = False
     overdue: timedelta = OVERDUE_AFTER
@@ -190,21 +184,12 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
             held=bool(keys.group_of(board.name)),
         )
 
-    async def _counted(self, board: BoardTable) -> Statistics | None:
-        """The statistics of a large board; None where they do not replace reading its items."""
-        if (
-            self.ids
-            or self.words
-            or self.reverse
-            or self.sort != "id"
-            or self.overdue != OVERDUE_AFTER
-        ):
-            return None
-        return await statistics_if_large(board)
-
     async def _few(self, board: BoardTable, limit: int | None) -> "_Few | None":
         """The items to read of a large board; None: all of them."""
-        counted = await self._counted(board)
+        is_plain = self.sort == "id" and self.overdue == OVERDUE_AFTER
+        if self.ids or self.words or self.reverse or not is_plain:
+            return None
+        counted = await statistics_if_large(board)
         if counted is None:
             return None
         if self.states and set(self.states) <= SEEN_BY_WORKERS:
@@ -253,8 +238,6 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 
 
 class _Few(NamedTuple):
-    """The items of a large board that are read."""
-
     items: list[Item]
     left: int
     """How many more match."""
@@ -271,15 +254,15 @@ def _has_word(board: BoardTable, item: Item, word: str) -> bool:
 class ItemsFound(Struct, frozen=True, kw_only=True):
     items: Sequence[ItemStatus]
     left: int
-    """The number of items that match and are not in `items`."""
+    """How many more match."""
     now: datetime
     counted: Statistics
     """Of all items that match; or, where not all were read, the coordinator's of the board."""
     total: int
-    """The number of items among which the query searched."""
+    """Items among which the query searched."""
     paused: Mark | None = None
     held: bool = False
-    """Whether these are partitions or elections, which have no schedule."""
+    """These are partitions or elections, which have no schedule."""
 
 
 async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str] | None:

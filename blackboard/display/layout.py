@@ -1,7 +1,5 @@
-"""Tables as text: how wide each column is, and what is cut to fit a terminal. Pure.
-
-Ten thousand rows are laid out in the time that a terminal library takes for a few hundred. Any text
-of a row stays on one line, and its control characters are escaped (`escaping.py`).
+"""Tables as text: how wide each column is, and what is cut to fit a terminal. Pure. Ten thousand
+rows are laid out in the time that a terminal library takes for a few hundred.
 """
 
 import re
@@ -31,7 +29,7 @@ class Style(StrEnum):
     BAD = "bad"
     LOST = "lost"
     CHOSEN = "chosen"
-    """The line to which the keys apply, which is marked as well."""
+    """The line to which the keys apply."""
 
 
 ANSI = {
@@ -58,13 +56,13 @@ class Column:
     least: int
     """The smallest width in cells: below it the column is left out."""
     usual: int
-    """The width in cells that it gets before any column gets more than this."""
+    """The width that it gets before any column gets more than this."""
     worth: int
     """Columns with a higher value get their width first, and are left out last."""
     words: bool = False
-    """Whether it is cut between words: "overdue 22m" becomes "overdue"."""
+    """It is cut between words: "overdue 22m" becomes "overdue"."""
     spare: bool = False
-    """Whether it is left out before any column is cut below its usual width."""
+    """It is left out before any column is cut below its usual width."""
 
 
 def table(
@@ -74,11 +72,13 @@ def table(
     width: int | None,
     natural: Sequence[int] = (),
 ) -> list[Line]:
-    """A title line and a line for each row, padded; at most `width` wide, if that is possible.
-    `natural` are the widths of the columns where later rows count, too; else those of these texts.
+    """A title line and a line for each row, at most `width` wide, if that is possible. `natural`
+    are the widths of the columns where later rows count, too; else those of these texts.
     """
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
-    texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
+    texts = [[line[n][0] for line in lines] for n in range(len(columns))]
+    # One check of a whole column is faster than one of each of its texts.
+    texts = [of if "".join(of).isprintable() else [*map(shown, of)] for of in texts]
     natural = natural or [_widest(column) for column in texts]
     if width is None:
         kept = [(n, min(size, MOST_PADDED)) for n, size in enumerate(natural)]
@@ -90,11 +90,6 @@ def table(
     styles = [[line[n][1] for line in lines] for n, _ in kept]
     cells = [list(zip(*column, strict=True)) for column in zip(padded, styles, strict=True)]
     return list(zip(*cells, strict=True))
-
-
-def _all_shown(texts: list[str]) -> list[str]:
-    """One check of a whole column is faster than one of each of its texts."""
-    return texts if "".join(texts).isprintable() else [shown(text) for text in texts]
 
 
 def _widest(texts: list[str]) -> int:
@@ -114,10 +109,10 @@ def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
 def squeezed(
     columns: Sequence[Column], natural: Sequence[int], width: int
 ) -> list[tuple[int, int]]:
-    """The columns that fit, by number, and the width of each. Spare ones are left out, those of the
-    lowest worth first, until the others have their usual widths. Each of these gets its least
-    width; if that is too much, columns of the lowest worth are left out. The rest of the line is
-    shared by worth, first up to the usual widths, then up to the natural ones.
+    """The columns that fit, by number, and the width of each. Spare ones of the lowest worth are
+    left out until the others have their usual widths; columns of the lowest worth, where that is
+    less than the least widths. The rest of the line is shared by worth, first up to the usual
+    widths, then up to the natural ones.
     """
     least = [min(column.least, size) for column, size in zip(columns, natural, strict=True)]
     usual = [min(column.usual, size) for column, size in zip(columns, natural, strict=True)]
@@ -142,8 +137,8 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def fitted(text: str, size: int, *, words: bool = False) -> str:
-    """`text` padded to `size` cells of a terminal, or cut and marked as cut. With `words` it is
-    cut after its first word, unmarked, if that fits.
+    """`text` padded to `size` cells, or cut and marked as cut; with `words` after its first word,
+    unmarked, if that fits.
     """
     if words and measure(text) > size:
         first = text.partition(" ")[0]
@@ -166,7 +161,7 @@ def _fitting(text: str, size: int) -> int:
 
 
 def cropped(line: Line, width: int) -> Line:
-    """A line in at most `width` cells: what is too much is cut and marked as cut."""
+    """A line in at most `width` cells."""
     room, kept = width, []
     for text, style in line:
         if room <= 0:
@@ -189,8 +184,8 @@ _WORDS = re.compile(r"( +)")
 
 
 def wrap(text: str, width: int, *, first: str = "", margin: str | None = None) -> list[str]:
-    """A paragraph in lines of at most `width` cells: `first` comes before the first line, `margin`
-    before the others, or as many spaces. A word that is longer than a line is cut.
+    """Lines of at most `width` cells: `first` comes before the first one, `margin` before the
+    others, or as many spaces. A word that is longer than a line is cut.
     """
     margin = " " * measure(first) if margin is None else margin
     lines, line, gap, is_empty = [], first, "", True
@@ -215,13 +210,12 @@ def measure(text: str) -> int:
     """The cells of a terminal that a text occupies."""
     if text.isascii():
         return len(text)
-    return sum(map(_cells, text))
-
-
-def _cells(char: str) -> int:
-    if unicodedata.category(char) in {"Mn", "Me"}:
-        return 0
-    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+    return sum(
+        0
+        if unicodedata.category(char) in {"Mn", "Me"}
+        else 1 + (unicodedata.east_asian_width(char) in {"W", "F"})
+        for char in text
+    )
 
 
 def paragraph(
@@ -232,16 +226,14 @@ def paragraph(
     margin: str | None = None,
     style: Style = Style.PLAIN,
 ) -> list[Line]:
-    """A text in lines of at most `width` cells, one line if there is no width; see `wrap`."""
+    """As `wrap`; one line if there is no width."""
     if width is None:
         return [[(first + text, style)]]
     return [[(line, style)] for line in wrap(text, width, first=first, margin=margin)]
 
 
 def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -> Sequence[Line]:
-    """Rows of a table whose last column is in words: where it would be cut, it goes on in rows of
-    its own.
-    """
+    """Rows whose last column goes on in rows of its own where it would be cut."""
     if width is None:
         return rows
     titles = [(column.title, Style.TITLE) for column in columns]
@@ -258,13 +250,8 @@ def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -
 
 
 def text_of(line: Line, *, colour: bool) -> str:
-    """A line as text, with the colours of a terminal if `colour` says so."""
-    gap = " " * BETWEEN
-    if not colour:
-        return gap.join([text for text, _ in line]).rstrip()
-    return gap.join(
-        [f"{ANSI[style]}{text}{RESET}" if style else text for text, style in line]
-    ).rstrip()
+    texts = [f"{ANSI[style]}{text}{RESET}" if colour and style else text for text, style in line]
+    return (" " * BETWEEN).join(texts).rstrip()
 
 
 def texts_of(lines: Iterable[Line], *, colour: bool) -> str:

@@ -29,7 +29,7 @@ from blackboard.tasks import in_thread
 
 ENDING = ".report.json"
 _RUNS = 20
-"""The newest runs, in which a result may name a report."""
+"""The newest runs, whose results may name a report."""
 _LARGEST = 64 * 1024 * 1024
 _MOST_COLUMNS = 30
 
@@ -48,14 +48,13 @@ class NoReport(BlackboardError):
 @dataclass(frozen=True, slots=True)
 class ReportRow:
     level: str
-    """What is wrong with it: "bad", "late", or anything else for nothing."""
     values: Sequence[Any]
     """One for each column; text that is a time is converted; None where there is no value."""
 
 
 async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
-    """The report of an item. Raises NoReport when there is none here. The file is read in a thread:
-    it may be large, or on a file system that does not answer.
+    """Raises NoReport when there is none here. The file is read in a thread: it may be large, or on
+    a file system that does not answer.
     """
     return await in_thread(_report_at, await _report_path(board, item), item)
 
@@ -80,27 +79,26 @@ async def _report_path(board: BoardTable, item: Item) -> Path:
 
 
 def _report_at(path: Path, item: Item) -> dict[str, Any]:
+    where = f"{item.id}: {path}"
     if not path.name.endswith(ENDING):
-        raise NoReport(f"{item.id}: {path} is not a report: its name does not end with {ENDING}")
+        raise NoReport(f"{where} is not a report: its name does not end with {ENDING}")
     try:
         with regular_file(path) as file:
             text = file.read(_LARGEST + 1)
         if len(text) > _LARGEST:
-            raise NoReport(f"{item.id}: {path} is too large: more than {_LARGEST:,} bytes")
+            raise NoReport(f"{where} is too large: more than {_LARGEST:,} bytes")
         report = msgspec.json.decode(text)
     except NotAFile:
-        problem = "it is not a regular file"
-        raise NoReport(f"{item.id}: {path} is not a report: {problem}") from None
+        raise NoReport(f"{where} is not a report: it is not a regular file") from None
     except OSError as problem:
         if item.start is None:
             raise NoReport(f"{item.id} has not run yet, so there is no report") from None
-        host = worker_name(item.owner)
-        remedy = f"look on the host of the worker that ran it last, {host}"
-        raise NoReport(f"{item.id}: {path}: {problem.strerror or problem} ({remedy})") from None
+        remedy = f"look on the host of the worker that ran it last, {worker_name(item.owner)}"
+        raise NoReport(f"{where}: {problem.strerror or problem} ({remedy})") from None
     except (ValueError, RecursionError):
-        raise NoReport(f"{item.id}: {path} is damaged: it holds no JSON") from None
+        raise NoReport(f"{where} is damaged: it holds no JSON") from None
     if not isinstance(report, dict):
-        raise NoReport(f"{item.id}: {path} is not a report: it is not a JSON object")
+        raise NoReport(f"{where} is not a report: it is not a JSON object")
     return report
 
 
@@ -109,15 +107,15 @@ def report_table(report: Mapping[str, Any]) -> tuple[list[ReportColumn], list[Re
     described = report.get("table")
     if not isinstance(described, dict):
         return [], []
+    named = [column for column in _objects(described.get("columns")) if "key" in column]
     columns = [
         ReportColumn(
-            str(column.get("title", column["key"])),
-            str(column["key"]),
-            column.get("signed") is True,
+            title=str(column.get("title", column["key"])),
+            key=str(column["key"]),
+            signed=column.get("signed") is True,
         )
-        for column in _objects(described.get("columns"))
-        if "key" in column
-    ][:_MOST_COLUMNS]
+        for column in named[:_MOST_COLUMNS]
+    ]
     rows = list(_objects(report.get(str(described.get("rows")))))
     used = [column for column in columns if any(_value_of(row, column) is not None for row in rows)]
     return used, [

@@ -1,6 +1,4 @@
-"""Partitions of groups and elections of a board, with their holders, in words and as records.
-`rules/groups.py` judges their state.
-"""
+"""Partitions of groups, and elections, in words and as records; `rules/groups.py` judges them."""
 
 import math
 from collections.abc import Sequence
@@ -29,14 +27,12 @@ def group_problem(group: GroupLeases) -> str:
     done, in a line; "" for nothing.
     """
     lost = unreadable_words(group.board, group.unreadable)
-    words = [*group.damaged, *group.newer, lost, _failing_words(group), _done_words(group)]
-    return "; ".join(word for word in words if word)
-
-
-def _done_words(group: GroupLeases) -> str:
+    words = [*group.damaged, *group.newer, lost, _failing_words(group)]
     done = [partition.item.id for partition in group.unowned if partition.item.state is State.DONE]
-    named, are = some(done, MOST_NAMED), "are" if len(done) > 1 else "is"
-    return f"{named} {are} done: {brings_back(group, done[0])}" if done else ""
+    if done:
+        are = "are" if len(done) > 1 else "is"
+        words.append(f"{some(done, MOST_NAMED)} {are} done: {brings_back(group, done[0])}")
+    return "; ".join(filter(None, words))
 
 
 def brings_back(group: GroupLeases, partition: str) -> str:
@@ -73,9 +69,8 @@ def unreadable_words(board: str, rows: Sequence[str]) -> str:
 
 
 def last_move(status: ItemStatus) -> str:
-    """Why a partition came to its present worker, as far as the item says; "" for the first one.
-    After a takeover, the item's error is that of an earlier run. If the partition had been released
-    before the takeover, the item shows only the release: the words are those of the release.
+    """Why a partition came to its present worker, as far as the item says; "" for the first one. If
+    it had been released before a takeover, the item shows only the release.
     """
     item = status.item
     if item.attempt > 1 and item.outcome not in {*FAILING, Outcome.CANCELLED}:
@@ -87,7 +82,7 @@ def last_move(status: ItemStatus) -> str:
 
 
 async def read_leaders(board: BoardTable) -> Elections:
-    """The elections of a board, or none with the reason why they cannot be read."""
+    """Or none, with the reason why they cannot be read."""
     try:
         return await read_elections(board)
     except BadInput as bad:
@@ -122,7 +117,6 @@ def _lease_and_problem(status: ItemStatus) -> tuple[timedelta | None, str]:
 class PartitionRecord(Struct, frozen=True, kw_only=True):
     id: str
     worker: str | None
-    """The one that holds it."""
     since: datetime | None
     fence: int
     renewed: float | None
@@ -148,7 +142,7 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     free: float
     """Seconds for which a partition has had no worker; the longest of them."""
     problem: str | None
-    """What is wrong with its rows, and the remedy; which of its pumps fail; what is done."""
+    """As `group_problem` has it."""
     partitions: tuple[PartitionRecord, ...]
 
 

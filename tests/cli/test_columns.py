@@ -8,9 +8,9 @@ import pytest
 
 from blackboard.display.columns import (
     ITEM_COLUMNS,
+    OUTCOME_STYLES,
     ShownTimes,
     item_cells,
-    outcome_style,
     percent,
     style_of,
     summary,
@@ -172,7 +172,7 @@ def test_the_colour_of_an_item_is_the_most_telling(one: ItemStatus, style: Style
 
 
 def test_every_outcome_has_a_colour() -> None:
-    styles = [outcome_style(one) for one in Outcome]
+    styles = [OUTCOME_STYLES[one] for one in Outcome]
     assert styles == [*(Style.GOOD, Style.BAD, Style.BAD), *[Style.LOST] * 2, Style.QUIET]
 
 
