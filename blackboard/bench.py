@@ -1,9 +1,6 @@
-"""Measures how fast a store is for boards: one worker on a scratch board, and a reference.
-
-A store that is a file gets another file beside it, any other a board of another name; both are
-deleted at the end. Nothing else is read or written. Handlers do nothing, so the measurements are of
-everything around them. The number of runs depends on the speed of the store, so that each
-measurement takes some seconds.
+"""Measures how fast a store is for boards: one worker on a scratch board, whose handlers do
+nothing, and a reference. A store that is a file gets another file beside it, any other a board of
+another name; both are deleted at the end.
 """
 
 import asyncio
@@ -91,9 +88,9 @@ class Measurement:
 async def measure(
     store: str, progress: Callable[[str], None], *, seconds: float = SECONDS
 ) -> AsyncIterator[Measurement]:
-    """Yields measurements, each of which takes about `seconds`. `progress` is called with the name
-    of the next one. Raises what opening the store raises; Unavailable for a store
-    that is too slow, BlackboardError for a run that fails.
+    """Yields measurements, each of which takes about `seconds`; the number of runs depends on the
+    speed of the store. `progress` is called with the name of the next one. Raises what opening the
+    store raises; Unavailable for a store that is too slow, BlackboardError for a run that fails.
     """
     clock, chance = SystemClock(), SystemChance()
     name = f"bench_{chance.nonce()[:8]}"
@@ -152,9 +149,7 @@ async def measure(
 
 @asynccontextmanager
 async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
-    """A table on the same store, whose rows are deleted at the end. So many requests may make the
-    store busy: all but those of the worker are made again then.
-    """
+    """Its rows are deleted at the end. A busy one is asked again, but for the worker."""
     file = beside(store, f"{name}.db")
     try:
         opened = await open_table(file or store, clock, create=file is not None)
@@ -191,7 +186,7 @@ async def _delete(table: Table, name: str) -> None:
 
 
 async def _delete_at_last(table: Table, name: str, clock: Clock) -> None:
-    """Deletes them as well where the store is busy or away for less than `LONGEST_WAIT`."""
+    """Also where the store is busy or away for less than `LONGEST_WAIT`."""
     until = clock.monotonic() + LONGEST_WAIT
     while True:
         try:
@@ -243,9 +238,7 @@ class Scratch:
     async def worked_off(
         self, items: int, handler: Callable[..., Any], *, slots: int, warm: int = 0
     ) -> Worked:
-        """Runs so many due items with one worker. The rate leaves out the first `warm` runs, in
-        which the worker starts its child processes.
-        """
+        """The rate leaves out the first `warm` runs, which start the child processes."""
         board = await self._filled(items, handler)
         before, cpu = replace(self._table.requests), processor()
         moments = [self._clock.monotonic()]
@@ -328,7 +321,7 @@ async def filled_board(
     apart: timedelta = timedelta(0),
 ) -> BoardTable:
     """A board of one shard with so many items: the first is due so long from now, each other one a
-    little later. As on any board, they are due in another order than that of their ids.
+    little later, in another order than that of their ids.
     """
     clock, chance = SystemClock(), SystemChance()
     board = await BoardTable.create(

@@ -79,10 +79,9 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
-
 MOST_RUNS = 2_000
-"""Runs of an item in a call of `work` without `lasting`: one that asks for another run each time
-would never be done. `missed_limit` allows half of that."""
+"""Of an item in a call of `work` without `lasting`: one that asks for another run each time would
+never be done. `missed_limit` allows half of that."""
 
 
 class TurnedClock(SystemClock):
@@ -102,7 +101,7 @@ class TurnedClock(SystemClock):
 
 
 class BoardUnderTest(ItemVerbs):
-    """A board with its verbs, which wait, and what else a test does with it."""
+    """A board with its verbs, and what else a test does with it."""
 
     def __init__(self, board: Board, portal: Portal, *, clock: TurnedClock | None) -> None:
         """`clock` is None where the store has one of its own."""
@@ -117,8 +116,7 @@ class BoardUnderTest(ItemVerbs):
 
     def advance(self, duration: str | float | timedelta) -> datetime:
         """Turn the clock of the board on, by "2h", seconds or a timedelta; returns the time then.
-        Nothing runs meanwhile: what comes due is run by the next `work`. Raises BadInput on a
-        store with a clock of its own.
+        What comes due is run by the next `work`. Raises BadInput on a store with its own clock.
         """
         if self._clock is None:
             problem = "the clock of this board is the emulator's, and cannot be turned"
@@ -135,8 +133,8 @@ class BoardUnderTest(ItemVerbs):
         first: str | datetime | None = "now",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
-        """Add an item, which is due at once if nothing else is said, as `Board.add` does. What is
-        left out is as `@handler` says. Its params are checked when it runs. Raises BadInput.
+        """Add an item as `Board.add` does, due at once if nothing else is said. Its params are
+        checked when it runs. Raises BadInput.
         """
         return super().add(item_id, item_type, params=params, first=first, **options)
 
@@ -146,10 +144,10 @@ class BoardUnderTest(ItemVerbs):
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         lasting: str | float | timedelta | None = None,
     ) -> list[BoardRun]:
-        """Work until nothing is due and nothing runs. Returns the runs that ended, in that order.
-        Where a handler fails, its run has failed; nothing is raised. `lasting` goes on for so long
-        on the clock of the board, which is turned on to each moment at which something is due.
-        Raises BlackboardError for an item that is due again whenever it has run, 2,000 times.
+        """Work until nothing is due and nothing runs. Returns the runs that ended, also those that
+        failed. `lasting` goes on for so long on the clock of the board, which is turned on to each
+        moment at which something is due. Raises BlackboardError for an item that is due again
+        whenever it has run, 2,000 times.
 
         `jobs` are what `--jobs` takes, from the current folder, or functions with `@handler`.
         `settings` are the tables `[jobs.TYPE]`.
@@ -162,7 +160,8 @@ class BoardUnderTest(ItemVerbs):
         call = self._portal.call
         handlers = {name: _inline(handler, call) for name, handler in registry_of(jobs).items()}
         declared = Settings(jobs={name: dict(own) for name, own in tables.items()})
-        location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
+        location = _location(self.store, self._clock)
+        location = replace(location, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:
             return _work(Board(board.using(resolve=location.resolve), location))
@@ -193,20 +192,11 @@ class BoardUnderTest(ItemVerbs):
         return self._portal.call(work(self._inner._table))  # noqa: SLF001 - its own board
 
 
-def _location(
-    store: str,
-    *,
-    clock: Clock | None,
-    settings: Settings | None = None,
-    handlers: Mapping[str, Handler] | None = None,
-) -> Location:
+def _location(store: str, clock: Clock | None) -> Location:
+    settings = Settings()
+    clock = clock or SystemClock()
     return Location(
-        clock=clock or SystemClock(),
-        settings=settings or Settings(),
-        folder=Path.cwd(),
-        store=store,
-        name=DEFAULT_BOARD,
-        handlers=handlers or {},
+        clock=clock, settings=settings, folder=Path.cwd(), store=store, name=DEFAULT_BOARD
     )
 
 
@@ -230,7 +220,7 @@ def azurite_board(
 
 @contextmanager
 def _board(store: str, clock: TurnedClock | None = None) -> Iterator[BoardUnderTest]:
-    opening = opened(_location(store, clock=clock), create=True)
+    opening = opened(_location(store, clock), create=True)
     with Portal() as portal, portal.hold(opening) as board:
         yield BoardUnderTest(board, portal, clock=clock)
 
@@ -242,9 +232,7 @@ def azurite(request: pytest.FixtureRequest) -> Emulator:
 
 
 def _emulator(config: pytest.Config) -> Emulator:
-    """The emulator, started at first use, stopped with pytest. Were it a fixture that the others
-    need, tests would have to import it, too.
-    """
+    """A fixture that the others need would have to be imported by tests, too."""
     emulator = config.stash.get(_EMULATOR, None)
     if emulator is None:
         if not has_node() and not (
@@ -257,9 +245,7 @@ def _emulator(config: pytest.Config) -> Emulator:
 
 
 def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> Handler:
-    """The same handler as a coroutine, which a worker runs in its own process. `call` runs a
-    coroutine on the loop of the worker.
-    """
+    """The same handler as a coroutine. `call` runs a coroutine on the loop of the worker."""
     if handler.is_async:
         return handler
 
@@ -270,16 +256,14 @@ def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -
             stopping=BlockingSignal(cast(LoopSignal, context.stopping), call),
             save=lambda value: call(context.save(value)),
         )
-        return await in_thread(_called, handler, item, blocking)
+        return await in_thread(call_on_thread, item, blocking)
+
+    def call_on_thread(item: HandlerItem, context: Context) -> Any:
+        with closing(ProcessResources()) as resources:
+            opened = resources.of(handler.type, handler.resources)
+            return handler.function(item, replace(context, resources=opened))
 
     return replace(handler, function=called, is_async=True, resources=None)
-
-
-def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
-    """Calls a handler on one thread, as in a child process, with its resources."""
-    with closing(ProcessResources()) as resources:
-        opened = resources.of(handler.type, handler.resources)
-        return handler.function(item, replace(context, resources=opened))
 
 
 # ---- a handler as a function
@@ -293,7 +277,7 @@ class TurnedSignal:
     """`ctx.lost` or `ctx.stopping` of `context()`: true from `set` on. `wait` does not wait."""
 
     def __init__(self, do: Callable[[Callable[[], Any]], Any]) -> None:
-        """`do` is what `wait` does with the function that gives its answer."""
+        """`do` calls what gives the answer of `wait`."""
         self.reason = ""
         self._is_set = False
         self._do = do
