@@ -1,7 +1,5 @@
-"""The command that makes the board what files declare: apply.
-
-What the files declare (`declarations.py`) and what is on the board make a plan (`plan.py`): what to
-add, change and remove. It is printed and carried out.
+"""`blackboard apply`: what files declare (`declarations.py`) and what is on the board make a plan
+(`plan.py`), which is printed and carried out.
 """
 
 import sys
@@ -35,9 +33,9 @@ from blackboard.tables.base import MAX_VALUE
 LEFT = BadRow.exit_code
 """The exit code where an item that was to be declared or changed is left as it is."""
 MEANWHILE = (AlreadyThere, Missing)
-"""What is raised where other processes add or remove the items of a plan meanwhile."""
+"""Raised where other processes add or remove the items of a plan meanwhile."""
 TRIES = 20
-"""The most plans of one `apply`, if other processes add or remove its items meanwhile."""
+"""The most plans of one `apply`, if they do."""
 
 
 @cli_command("""\
@@ -123,9 +121,9 @@ class _Apply:
     yes: bool
     dry_run: bool
     _parts: list[ApplyPlan] = field(default_factory=list)
-    """What was done of each plan that was carried out."""
+    """What was done of each plan."""
     _left: dict[str, str] = field(default_factory=dict)
-    """The items that are left as they are, each with the reason."""
+    """The items that are left as they are, with the reasons."""
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused
@@ -146,7 +144,7 @@ class _Apply:
         return LEFT if asked_for & self._left.keys() else 0
 
     def _plan(self, items: Mapping[str, Item], *, now: datetime, limit: int) -> ApplyPlan:
-        """The plan for the items of a board. Raises BadInput with the line of a file."""
+        """Raises BadInput with the line of a file."""
         declarations.check_against(items, self.declared, limit=limit)
         plan = make_plan(
             self.declared, items, prune=self.prune, resolve=self.session.resolve, now=now
@@ -170,9 +168,7 @@ class _Apply:
         )
 
     def _print(self, plan: ApplyPlan) -> None:
-        """Print the plan for people, and ask before items are removed. Programs get it only in a
-        dry run, else they get the result.
-        """
+        """Ask before items are removed. Programs get the plan in a dry run, else the result."""
         asks = bool(plan.remove) and not self.yes and not self.dry_run
         if asks:
             self._confirm(plan)
@@ -187,9 +183,7 @@ class _Apply:
                 click.echo("dry run: nothing was changed")
 
     def _confirm(self, plan: ApplyPlan, no: str = "nothing was changed") -> None:
-        """Show the plan, and ask before items are removed. Raises BadInput where there is no
-        terminal to ask on, BlackboardError that says `no` where that is the answer.
-        """
+        """Raises BadInput where there is no terminal, BlackboardError (`no`) for a no."""
         removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
         named = few_of(names)
         if not sys.stdin.isatty():
@@ -200,9 +194,8 @@ class _Apply:
             raise BlackboardError(no)
 
     async def _carry_out(self, board: BoardTable, plan: ApplyPlan) -> None:
-        """Carry out the plan, and a new one each time that other processes, such as another
-        `apply`, have added or removed its items meanwhile. Prints at the end what was done, also
-        when not all could be.
+        """Carry out the plan, and a new one each time that another `apply`, say, has added or
+        removed its items meanwhile. Prints at the end what was done, also when not all could be.
         """
         first = plan
         try:
@@ -231,10 +224,7 @@ class _Apply:
         self._leave(plan.left_alone)
 
     async def _do(self, board: BoardTable, plan: ApplyPlan) -> None:
-        """Do what a plan says, each item by itself, or many in a batch: an apply that was ended in
-        the middle is repeated, and goes on. Wakes the workers, and records what was done. Raises
-        AlreadyThere or Missing where others add or remove the items meanwhile.
-        """
+        """An apply that was ended in the middle is repeated, and goes on. Raises `MEANWHILE`."""
         async with recording(self.session, board, "apply", plan.ids) as action:
             try:
                 refused = await _add(board, plan, on_added=action.ids.update)
@@ -256,7 +246,7 @@ class _Apply:
 async def _add(
     board: BoardTable, plan: ApplyPlan, *, on_added: Callable[[Iterable[str]], None]
 ) -> dict[str, str]:
-    """Add items. Returns those that the store refuses, each with the reason."""
+    """Returns the items that the store refuses, each with the reason."""
     now = await board.table.now()
     new = [
         additions.New(
@@ -282,7 +272,7 @@ async def _add(
 async def _change_and_remove(
     board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[str], None]
 ) -> dict[str, str]:
-    """Change and remove items. Returns those that cannot be, each with the reason."""
+    """Returns the items that cannot be changed or removed, each with the reason."""
     left = dict[str, str]()
 
     async def each(item_id: str, work: Awaitable[object]) -> None:
@@ -310,7 +300,7 @@ async def _change_and_remove(
 
 
 def _print_lines(plan: ApplyPlan, *, whole: bool = False, err: bool = False) -> None:
-    """Print the plan; the `whole` plan, or the first items that are added, changed and removed."""
+    """The `whole` plan, or the first items that are added, changed and removed."""
     lines, kept = [*plan.lines()], list[str]()
     for line, more in first_of_each(lines, lambda line: line[0]):
         kept.append(line)

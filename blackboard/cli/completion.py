@@ -30,13 +30,12 @@ OF_JOBS = 1.5
 
 
 def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionItem]:
-    """The completions of a text: `subject` is "ids", "types", "jobs", "zones", "groups",
-    "elections", "owner" or "tag".
-    """
+    """`subject` is "ids", "types", "jobs", "zones", "groups", "elections", "owner" or "tag"."""
     with suppress(Exception):
         match subject:
             case "types":
-                return _like(_types(Session.start(_chosen(ctx))), start)
+                session = _with_types(Session.start(_chosen(ctx)))
+                return _like(session.types | {item.type for item in session.settings.items}, start)
             case "jobs":
                 files = CompletionItem(start, type="file")
                 return [*_like(shipped(), start), files]
@@ -75,7 +74,7 @@ async def _on_board(subject: str, session: Session, start: str, *, until: float)
 
 
 async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
-    """The tags, owners or types with a beginning that the first items of the board have."""
+    """The tags, owners or types with a beginning that the first items have."""
     names, read = set[str](), 0
     async for item in board.items():
         names.update(named(kind, item.type, board.labels(item)))
@@ -97,11 +96,6 @@ def _with_types(session: Session) -> Session:
     with suppress(Exception):
         return session.with_types(within=OF_JOBS)
     return session
-
-
-def _types(session: Session) -> set[str]:
-    session = _with_types(session)
-    return {*session.types, *(item.type for item in session.settings.items)}
 
 
 def _chosen(ctx: click.Context) -> Chosen:

@@ -53,7 +53,7 @@ from blackboard.verbs import Answer
 from blackboard.why import due_words
 
 LATE = timedelta(minutes=1)
-"""A first time that is longer ago is pointed out: it may be a slip."""
+"""A first time that is longer ago may be a slip."""
 
 
 def _type_option(line: str, *, required: bool = False) -> Decorator:
@@ -156,7 +156,7 @@ async def _add(
 
 
 async def _tombstones(board: BoardTable, ids: Sequence[str]) -> dict[str, Item]:
-    """All or none: one id that is taken refuses them all. Raises AlreadyThere."""
+    """Raises AlreadyThere: one id that is taken refuses them all."""
     tombstones = dict[str, Item]()
     for item_id in ids:
         if (item := await board.item(item_id)) is not None:
@@ -238,7 +238,6 @@ class _Edit:
 
     session: Session
     item_type: str | None
-    """None: an item keeps its type."""
     options: Options
     pairs: Sequence[str]
     unset: Sequence[str]
@@ -249,26 +248,22 @@ class _Edit:
     """The time of this host, and of the store as soon as that was asked."""
 
     async def check(self, board: BoardTable, items: Sequence[Item]) -> None:
-        """All or none: an edit that is bad input for one item changes none."""
+        """All or none: an edit that is bad input for one item changes none. Params that stay as
+        they are do not refuse it: the type may have others by now.
+        """
         self.now = await board.table.now()
         if self.item_type is not None:
             await _warn_unserved(self.session, board, self.item_type)
         self._checkpoint(board)
         for item in items:
             with many.naming(item, among=items):
-                self._check(board, item)
-
-    def _check(self, board: BoardTable, item: Item) -> None:
-        """Raises BadInput for a spec, params or a first time that the item cannot have. Params that
-        stay as they are do not refuse an edit: the type may have others by now.
-        """
-        spec, of_type = self._spec(item, spec_of(item)), self.item_type or item.type
-        check_size(spec, limit=board.table.max_value)
-        if self.pairs or self.unset or self.item_type:
-            self.session.check_params(of_type, spec.params)
-        if self.first is not None:
-            check_never_ran(item)
-            first_of(self.first, board.resolve(of_type, encode_spec(spec)), self.now)
+                spec, of_type = self._spec(item, spec_of(item)), self.item_type or item.type
+                check_size(spec, limit=board.table.max_value)
+                if self.pairs or self.unset or self.item_type:
+                    self.session.check_params(of_type, spec.params)
+                if self.first is not None:
+                    check_never_ran(item)
+                    first_of(self.first, board.resolve(of_type, encode_spec(spec)), self.now)
 
     async def change(self, board: BoardTable, item: Item) -> Answer:
         first = self.first
@@ -301,20 +296,19 @@ class _Edit:
         return edited(spec, options, pairs=self.pairs, unset=self.unset)
 
     def _checkpoint(self, board: BoardTable) -> str | None:
-        """The checkpoint as a row has it; None: an item keeps its own. Raises BadInput."""
+        """As a row has it; None: an item keeps its own. Raises BadInput."""
         if self.checkpoint is UNSET:
             return None
         return checkpoint_text(self.checkpoint, limit=board.table.max_value)
 
 
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
-    """Warns of a type that no worker takes, and that no jobs have here."""
     if not takers(await workers(board), item_type):
         session.warn_unknown([item_type])
 
 
 def _changes(before: Item, after: Item) -> list[str]:
-    """What an edit has changed; where it says no other schedule, also that of its type since."""
+    """In words; where an edit says no other schedule, also that of its type since."""
     changed = differences(spec_of(before), spec_of(after))
     if not {difference.field for difference in changed} & {*OF_ITS_SCHEDULE}:
         changed = [*changed, *replanned(before, after.schedule, after.timezone)]
@@ -371,8 +365,13 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     """
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:
-        by_glob = [item for item in items if item.id not in ids]
-        if by_glob and not yes and not _confirmed(by_glob):
+        by_glob = [item.id for item in items if item.id not in ids]
+        if not by_glob or yes:
+            return
+        removed, named = plural(len(by_glob), "item"), few_of(by_glob)
+        if not sys.stdin.isatty():
+            raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
+        if not confirmed(f"Remove {removed} ({named})?"):
             raise BlackboardError("nothing removed")
 
     async def remove(board: BoardTable, item: Item) -> Answer:
@@ -389,11 +388,3 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     session = Session.start(chosen).with_labels(ids, shown=chosen.json)
     work = many.change_each(session, ids, remove, verb="remove", check=check, damaged=True)
     return completed(work)
-
-
-def _confirmed(items: Sequence[Item]) -> bool:
-    removed = plural(len(items), "item")
-    named = few_of([item.id for item in items])
-    if not sys.stdin.isatty():
-        raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
-    return confirmed(f"Remove {removed} ({named})?")

@@ -1,12 +1,11 @@
 """`blackboard run --here`: runs an item in this process, where a debugger can step through it.
 
 A thread of its own makes and renews the claim, so that a handler that is stopped at a breakpoint
-keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C
-work, and prints where this process prints, or on stderr when stdout is for JSON; what it prints is
-kept with the run, too. Writes that bypass `sys.stdout` (file descriptors, its own child processes)
-are neither redirected nor kept. It has no time limit: `timeout` does not count. When its lock is
-lost, `ctx.lost` becomes true and a line on stderr says so. A process that the handler forks ends
-when it returns.
+keeps its lock. The handler is called on the main thread, where debuggers and Ctrl-C work, without a
+time limit. What it prints is kept with the run, too, and goes to stderr when stdout is for JSON;
+writes that bypass `sys.stdout` (file descriptors, its own child processes) are neither redirected
+nor kept. When its lock is lost, `ctx.lost` becomes true and a line on stderr says so. A process
+that the handler forks ends when it returns.
 """
 
 import asyncio
@@ -70,7 +69,6 @@ Save = Callable[[str], "Future[None]"]
 STOP_TIMEOUT = 5.0
 """Seconds in which the resources of a handler are closed."""
 INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")
-"""The end of a run by Ctrl-C, or another signal to end."""
 
 
 class LocalRun:
@@ -94,11 +92,11 @@ class LocalRun:
         self._lost = LoopSignal() if handler.is_async else ThreadSignal()
         self._notes = Notes()
         self._claimed: Future[tuple[Holding, Save]] = Future()
-        """Set by the board's side: the run that it holds, and how its handler saves."""
+        """Set by the board's side."""
         self._ended: Future[Ended] = Future()
-        """Set by the caller's side: how the handler has ended."""
+        """Set by the caller's side."""
         self._released: Future[Released] = Future()
-        """Set by the board's side: the run, written into the history."""
+        """Set by the board's side."""
 
     def run(self) -> Released:
         """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
@@ -154,8 +152,8 @@ class LocalRun:
     # ---- the caller's side
 
     def _call(self, held: Holding, save: Save) -> Ended:
-        """Calls the handler, and keeps what it prints, logs and reports. Values from the
-        environment in its params are masked in all of it.
+        """Calls the handler, and keeps what it prints, logs and reports, in which values from the
+        environment are masked.
         """
         try:
             item, mask, checkpoint = given(held, os.environ, mask_of_worker(os.environ))
@@ -182,9 +180,17 @@ class LocalRun:
             checkpoint = report.checkpoint(value)
             return self.save(checkpoint) if handler.is_async else save(checkpoint).result()
 
-        out = sys.stderr if self._session.chosen.json else sys.stdout
+        out, err = (
+            cast(TextIO, staying_alive(_Kept(stream, tail, mask)))
+            for stream in (sys.stderr if self._session.chosen.json else sys.stdout, sys.stderr)
+        )
         logs = kept_logs(report.log, everywhere=True)
-        with _printing(tail, mask, out=out), logs, emitting_info("apscheduler", "azure"):
+        with (
+            redirect_stdout(out),
+            redirect_stderr(err),
+            logs,
+            emitting_info("apscheduler", "azure"),
+        ):
             stopping = type(lost)()
             context = context_of(data, report, save=saved, lost=lost, stopping=stopping)
             try:
@@ -239,7 +245,7 @@ class LocalRun:
                 await permits.close()
 
     async def _taken(self, board: BoardTable, permits: Permits, *, owner: str) -> Holding:
-        """The item, claimed, with a permit if its type needs one. Raises BlackboardError."""
+        """Claims the item, with a permit if its type needs one. Raises BlackboardError."""
         item = self._item
         once = text_of(self._once) if self._once else ""
         limit = limit_of(replace(item, once=once), board.resolve(item.type, item.spec))
@@ -263,7 +269,7 @@ class LocalRun:
     async def _until_released(
         self, board: BoardTable, holding: Holding, beat: Heartbeat, permits: Permits
     ) -> Released:
-        """Keeps the lock and the permit while the handler is called; then releases the run."""
+        """Keeps the lock and the permit until the handler has ended; then releases the run."""
         loop = asyncio.get_running_loop()
         keeping = [
             loop.create_task(work)
@@ -290,24 +296,17 @@ def call(handler: Handler, item: HandlerItem, context: Context) -> Any:
     item = with_params(item, handler.params)
     if handler.is_async:
         return run_loop(_called_on_loop(handler, item, context))
-    value = None  # of a good exit
-    with _closing(ProcessResources()) as resources:
+    resources, value = ProcessResources(), None  # of a good exit
+    try:
         opened = resources.of(handler.type, handler.resources)
         with _forks_end(), GOOD_EXIT:
             value = handler.function(item, replace(context, resources=opened))
-    return value
-
-
-@contextmanager
-def _closing(resources: ProcessResources) -> Iterator[ProcessResources]:
-    """Closes them at the end. What they raise then is logged, as in a child process."""
-    try:
-        yield resources
     finally:
         try:
             resources.close()
-        except Exception as problem:  # noqa: BLE001 - they may raise anything
+        except Exception as problem:  # noqa: BLE001 - as in a child process
             log_masked(partial(failure, problem), None)
+    return value
 
 
 async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context) -> Any:
@@ -325,7 +324,7 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
 
 @contextmanager
 def _forks_end() -> Iterator[None]:
-    """Ends a fork of this process that was made inside, and that has returned or raised."""
+    """Ends a fork of this process that was made inside."""
     own_pid = os.getpid()
     try:
         yield
@@ -386,16 +385,6 @@ class _Kept(Substitute):
         self._tail.add(masked.encode("utf-8", "backslashreplace"))
         super().write(masked)
         return len(text)
-
-
-@contextmanager
-def _printing(tail: Tail, mask: Mask, *, out: TextIO) -> Iterator[None]:
-    """Redirects stdout to `out`, and keeps what is printed there and on stderr in `tail`."""
-    kept_out, kept_err = (
-        cast(TextIO, staying_alive(_Kept(stream, tail, mask))) for stream in (out, sys.stderr)
-    )
-    with redirect_stdout(kept_out), redirect_stderr(kept_err):
-        yield
 
 
 def _warn_of_loss(console: TextIO, event: BoardEvent) -> None:

@@ -1,10 +1,8 @@
-"""`blackboard log`: the newest runs of items, found without reading the whole history; runs as they
-end (`--follow`); or what people did (`--actions`).
-"""
+"""`blackboard log`: the newest runs of items; runs as they end; or what people did."""
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,7 +28,7 @@ from blackboard.display.escaping import shown, shown_lines
 from blackboard.display.layout import Line, Style, table, text_of, titled
 from blackboard.display.run_queries import RunQuery, items_with_history, newest_runs
 from blackboard.errors import BadInput, NoneInState
-from blackboard.model import LARGEST, Item, LogLine, Mark, Outcome, Run, decoded_as, replace
+from blackboard.model import LARGEST, Item, Mark, Outcome, Run, decoded_as, replace
 from blackboard.phrases import brief, span, stamp, stamp_to_milliseconds
 from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.board_table import BoardTable
@@ -42,13 +40,11 @@ USUAL = 20
 MOST = 100_000
 """The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
-"""Seconds between two looks for runs that have ended, if a look does not take longer."""
+"""Seconds, if a look for runs that have ended does not take longer."""
 ALL_AGAIN = 60.0
-"""Seconds between two looks at the runs of all items, also of those that have not changed."""
+"""Seconds between two looks at all items, also at those that have not changed."""
 BEHIND = timedelta(minutes=10)
 """How long before the last look a run may have stopped, by its worker's clock, to be shown."""
-
-OUTCOMES = [outcome.value for outcome in Outcome]
 
 
 @options.cli_command("""\
@@ -68,7 +64,7 @@ Examples:
     "--outcome",
     "outcomes",
     multiple=True,
-    type=click.Choice(OUTCOMES),
+    type=click.Choice([outcome.value for outcome in Outcome]),
     help="Only runs with this outcome.",
 )
 @options.types_option
@@ -117,7 +113,7 @@ def log_command(
         number=number,
         fence=fence,
         conditions=RunQuery(
-            outcomes=[Outcome(name) for name in outcomes], types=types, pattern=_pattern(grep)
+            outcomes=[*map(Outcome, outcomes)], types=types, pattern=_pattern(grep)
         ),
         since=since,
         until=until,
@@ -139,13 +135,11 @@ def log_command(
 class _RunsAsked:
     session: Session
     ids: Sequence[str]
-    """Ids and globs of items; none: all items."""
     number: int
     """The most runs that are shown at once."""
     fence: int | None
-    """None: runs of any fence."""
     conditions: RunQuery
-    """All conditions but for times."""
+    """All but for times."""
     since: str | None
     until: str | None
 
@@ -226,9 +220,7 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 
 async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
     """Shows the newest runs, and then each run as it ends, until it is cancelled. Where the store
-    has a revision, nothing is read while nothing is written. All times are the store's: the clock
-    of this host may be wrong. A store that is away is asked again. Raises BadInput as
-    `_RunsAsked.check_types`, and Unusable.
+    has a revision, nothing is read while nothing is written. A store that is away is asked again.
     """
     clock = SystemClock()
     async with asked.session.board() as board:
@@ -249,7 +241,10 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
             try:
                 revision = await board.revision()
                 if revision is None or revision != read_at:
-                    for run in await recent.among(await _unless_gone(asked.items(board))):
+                    items = []
+                    with suppress(BadInput):  # the last of them, and its tombstone, are gone
+                        items = [*await asked.items(board)]
+                    for run in await recent.among(items):
                         show(run)
                     read_at = revision
             except Unusable:  # such as another file in the place of the board's
@@ -264,8 +259,9 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
 
 
 class _RecentRuns:
-    """The runs that have stopped of late. After the first look only those of items that have
-    changed are read; once in a while all, for a late run may change nothing but the history.
+    """Runs that have stopped of late: of items that have changed; once in a while of all, for a
+    late run may change nothing but the history. All times are the store's: those of this host may
+    be wrong.
     """
 
     def __init__(self, board: BoardTable, query: RunQuery, clock: Clock) -> None:
@@ -275,13 +271,13 @@ class _RecentRuns:
         self._etags: dict[str, str] = {}
         self._all_at = clock.monotonic()
         self._looked_at: datetime | None = None
-        """The store's time at the last look. The next may come late: while the machine was
-        suspended, or the store was away, there was none."""
+        """The next may come late: while the machine is suspended, or the store away, there is none.
+        """
         self._known: dict[tuple[str, int], datetime] = {}
         """When each run stopped, by its id and fence."""
 
     async def among(self, items: Sequence[Item]) -> list[Run]:
-        """The runs of these items that were not read before, the oldest first."""
+        """Those of these items that were not read before, the oldest first."""
         if self._clock.monotonic() >= self._all_at:
             self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
         changed = [item for item in items if self._etags.get(item.id) != item.etag]
@@ -294,30 +290,24 @@ class _RecentRuns:
         return self.unknown([run for _, run in listed])
 
     def unknown(self, runs: Sequence[Run]) -> list[Run]:
-        """Those of these runs, the newest first, that were not read before, or have come back since
-        then; the oldest first.
-        """
+        """Those that were not read before, or have come back since; the oldest first."""
         new = [run for run in reversed(runs) if self._known.get((run.id, run.fence)) != run.stop]
         self._known |= {(run.id, run.fence): run.stop for run in runs}
         return new
 
 
-async def _unless_gone(reading: Awaitable[Sequence[Item]]) -> Sequence[Item]:
-    """The items; none where the last of them is gone, and its tombstone, too."""
-    with suppress(BadInput):
-        return await reading
-    return []
+def _json_line(run: Run) -> None:
+    emit(run_record(run), in_a_line=True)
 
 
 def _tail_line(run: Run) -> None:
     took = f"{run_outcome(run)[0]} after {brief(run.duration)}"
-    details = shown(run_words(run))
-    words = f"{stamp(run.stop)}  {shown(run.id)} ({shown(run.type)})  {took}  {details}"
-    click.echo(words.rstrip())
+    words = f"{stamp(run.stop)}  {run.id} ({run.type})  {took}  {run_words(run)}"
+    click.echo(shown(words.rstrip()))
 
 
 class FollowedRuns:
-    """Runs on a terminal as they end."""
+    """Shows runs on a terminal as they end."""
 
     def __init__(self) -> None:
         self._columns = 0
@@ -332,16 +322,15 @@ class FollowedRuns:
 
 
 FOLLOWED = {"stop", "id", "type", "outcome", "took", "result or error"}
-"""The columns of runs that are shown as they end."""
 ROOMY = 100
-"""The width of a line, in columns, from which times have their date."""
+"""The width of a line from which times have their date."""
 LEAST = 80
-"""The width of a terminal that does not report one, in columns."""
+"""The width of a terminal that does not report one."""
 
 
 def tail_lines(run: Run, columns: int) -> Sequence[Line]:
-    """The titles, and a run that has ended, on lines of so many columns. Those of the table have
-    their usual widths, as later texts are not known yet; the last one has the rest.
+    """The titles, and a run that has ended, on lines of so many columns. Those have their usual
+    widths, as later texts are not known yet; the last one has the rest.
     """
     cells = run_cells(run, ShownTimes(run.stop, absolute=True))
     (times, *others), [[_, *texts]] = titled(RUN_COLUMNS, [cells], FOLLOWED)
@@ -349,10 +338,6 @@ def tail_lines(run: Run, columns: int) -> Sequence[Line]:
     widths = [len(stop), *(column.usual for column in others[:-1]), columns]
     kept, line = [replace(times, least=len(stop)), *others], [(stop, Style.PLAIN), *texts]
     return table(kept, [line], width=columns, natural=widths)
-
-
-def _json_line(run: Run) -> None:
-    emit(run_record(run), in_a_line=True)
 
 
 def _in_lines(runs: Sequence[Run], times: ShownTimes, *, output: bool) -> Iterator[str]:
@@ -381,7 +366,11 @@ def in_full(run: Run) -> Iterator[str]:
         "skipped" if run.is_skipped else "error": run.error,
         "warnings": "\n".join(run.warnings),
         "output": run.output,
-        "log": "\n".join(map(_log_line, run.log)),
+        "log": "\n".join(
+            f"{stamp_to_milliseconds(line.at)}  {line.level:<7}  "
+            f"{line.logger}{': ' if line.logger else ''}{line.text}"
+            for line in run.log
+        ),
     }
     for title, text in texts.items():
         if text:
@@ -389,12 +378,6 @@ def in_full(run: Run) -> Iterator[str]:
             yield from _indented(text)
 
 
-def _log_line(line: LogLine) -> str:
-    name = f"{line.logger}: " if line.logger else ""
-    return f"{stamp_to_milliseconds(line.at)}  {line.level:<7}  {name}{line.text}"
-
-
 def _indented(text: str) -> Iterator[str]:
-    """Indented lines, without control characters of the terminal."""
     for line in shown_lines(text):
         yield f"    {line}".rstrip()

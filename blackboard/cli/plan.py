@@ -23,7 +23,7 @@ from blackboard.rules.transitions import rescheduled
 from blackboard.spec import Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
-"""Characters of a value in a difference."""
+"""Characters of a value."""
 DECLARED_BY = "declared by"
 
 
@@ -42,10 +42,11 @@ class Difference:
 
 
 def differences(old: Spec, new: Spec) -> list[Difference]:
-    """The fields that differ, in their order. Empty for specs that give the same row."""
+    """The fields that differ, in their order."""
     if encode_spec(old) == encode_spec(new):  # most of very many
         return []
-    left, right = _plain(old), _plain(new)
+    # As specs are read back from rows.
+    left, right = (msgspec.to_builtins(decode_spec(encode_spec(spec))) for spec in (old, new))
     return [
         difference
         for name in Spec.__struct_fields__
@@ -60,12 +61,6 @@ def replanned(item: Item, schedule: str, timezone: str) -> list[Difference]:
     if schedule and item.timezone != timezone:
         return [Difference(field="timezone", old=item.timezone, new=timezone)]
     return []
-
-
-def _plain(spec: Spec) -> dict[str, Any]:
-    """A spec as it is read back from a row."""
-    plain: dict[str, Any] = msgspec.to_builtins(decode_spec(encode_spec(spec)))
-    return plain
 
 
 def _between(field: str, old: Any, new: Any) -> Iterator[Difference]:
@@ -99,12 +94,11 @@ class ItemAddition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """An item of the board that differs from its declaration, or from the defaults of its type."""
+    """An item that differs from its declaration, or from the defaults of its type."""
 
     id: str
     differences: Sequence[Difference]
     declared: Declaration | None = None
-    """None when no file declares the item."""
     ends: bool = False
     """Whether it does not run any more by its new schedule."""
 
@@ -117,21 +111,20 @@ class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
     now: datetime
-    """When it was made, by the clock of the store."""
+    """The store's time."""
     items: Mapping[str, Item]
-    """The items of the board for which it was made, by id."""
+    """Those of the board, by id."""
     add: Sequence[ItemAddition]
     change: Sequence[ItemChange]
     remove: Sequence[Item]
     unchanged: int
     others: int
-    """Items that are not declared, and belong to other files or to none."""
+    """Items that belong to other files or to none."""
     left_alone: Mapping[str, str]
-    """Items that stay as they are, each with the reason: those that cannot be read or computed."""
+    """Items that stay as they are, each with the reason."""
     over: Mapping[str, str]
-    """Items that are declared, are not there, and would never run; each with the reason."""
+    """Items that are declared, and would never run; each with the reason."""
     tombstones: Mapping[str, Item] = field(default_factory=dict)
-    """Those of the board, by id."""
 
     @property
     def steps(self) -> int:
@@ -166,7 +159,6 @@ class ApplyPlan:
 
     @property
     def counts(self) -> list[str]:
-        """The numbers of items added, changed and removed, in words."""
         counts = {"added": self.add, "changed": self.change, "removed": self.remove}
         return [f"{len(items):,} {word}" for word, items in counts.items() if items]
 
@@ -188,9 +180,7 @@ class ApplyPlan:
             yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
 
     def _lines_of_changes(self) -> Iterator[str]:
-        """Items that only belong to another file from now on share a line: there may be as many as
-        there are items.
-        """
+        """Items that only belong to another file from now on share a line: they may be all."""
         moved = dict[tuple[str | None, str], list[str]]()
         for change in self.change:
             only = change.differences[0]
@@ -235,9 +225,8 @@ def make_plan(
     resolve: Resolve,
     now: datetime,
 ) -> ApplyPlan:
-    """`items` are those of the board, by id. Items that are not declared, and belong to one of the
-    files or sources of `prune`, are removed. `resolve` adds the defaults of types. A declaration
-    whose end has passed adds no item. Raises BadInput with the line of a declaration.
+    """`items` are those of the board, by id. Those that are not declared, and belong to one of the
+    files or sources of `prune`, are removed. Raises BadInput with the line of a declaration.
     """
     named = {declaration.id: declaration for declaration in declared}
     add, change, remove = list[ItemAddition](), list[ItemChange](), list[Item]()

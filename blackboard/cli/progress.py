@@ -1,7 +1,5 @@
-"""Progress bars for long work: on stderr, only on a terminal, and not where JSON is asked for.
-
-A bar appears when the work has taken a second, or at once for many things, and is erased at the
-end. It costs nothing where it is not shown.
+"""Progress bars for long work: on stderr, only on a terminal, and not where JSON is asked for. A
+bar appears when the work has taken a second, or at once for many things, and is erased at the end.
 """
 
 import sys
@@ -19,11 +17,11 @@ from blackboard.table import Row, Table
 from blackboard.tables.base import ForwardingTable
 
 MANY = 200
-"""The number of things from which a bar is shown at once."""
+"""Things from which a bar is shown at once."""
 QUICK = 1.0
 """Seconds before the bar of fewer things is shown."""
 BETWEEN_DRAWINGS = 0.1
-"""Seconds between two drawings of a bar, at least."""
+"""Seconds between two drawings, at least."""
 
 
 def is_shown() -> bool:
@@ -49,7 +47,7 @@ class ProgressBar:
             self._show(at_once=True)
 
     def expect(self, total: int) -> None:
-        """Sets the number of things, as far as it is known; 0: it is not known."""
+        """0: the number is not known."""
         if total:
             self._total, self._share = total, 0.0
 
@@ -91,9 +89,7 @@ class ProgressBar:
 def progress(
     label: str, total: int | None = None, *, at_once: bool = False, clock: Clock | None = None
 ) -> Iterator[ProgressBar]:
-    """A bar for work on `total` things; None: an unknown number. `at_once` shows it at once, for
-    work that is known to take long.
-    """
+    """A bar for `total` things, or an unknown number; `at_once` for what takes long."""
     with ExitStack() as stack:
         yield ProgressBar(label, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
 
@@ -102,9 +98,7 @@ def progress(
 async def counted(
     board: BoardTable, label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
-    """A board whose items are counted as they are read, for a bar whose total is in the board's
-    statistics. With `whole`, all rows are counted, and there is no total.
-    """
+    """Counts items as they are read, for a bar; with `whole` all rows, of an unknown number."""
     if not is_shown():
         yield board
         return
@@ -118,7 +112,7 @@ async def counted(
 async def reading(
     opened: AbstractAsyncContextManager[BoardTable], label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
-    """A board that is opened to be read, with a bar as of `counted`."""
+    """A board that is opened to be read, `counted`."""
     async with opened as board, counted(board, label, whole=whole) as through:
         yield through
 

@@ -41,9 +41,7 @@ COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
 
 
 def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
-    """A console that writes text as it is, in colours where the terminal has some: without any
-    for https://no-color.org.
-    """
+    """Writes text as it is, in colours where the terminal has some, unless NO_COLOR is set."""
     return Console(
         file=stream,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
@@ -55,9 +53,7 @@ def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
 
 
 def svg_of(text: str, *, title: str) -> str:
-    """What a command has written on a terminal, as an SVG document without references to other
-    files, for a page of Markdown.
-    """
+    """What a command has written on a terminal, as an SVG document without references to files."""
     picture = Text.from_ansi(text, no_wrap=True, overflow="crop", end="")
     width = max((line.cell_len for line in picture.split()), default=1)
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
@@ -91,27 +87,18 @@ def event_text(event: events.BoardEvent, at: datetime) -> Text:
     if message:
         text.append(f"  {one_line(message)}", style)
     for name, value in event.details.items():
-        if COMMON.get(name) == ANY or COMMON.get(name) == value:
+        if COMMON.get(name) in (ANY, value):
             continue
-        text.append(f" {name}={_words(value)}", "bright_black")
+        words = brief(value) if isinstance(value, float) else one_line(str(value))
+        if isinstance(value, dict) and "total" in value:
+            words = str(value["total"])
+        text.append(f" {name}={words}", "bright_black")
     return text
-
-
-def _words(value: object) -> str:
-    match value:
-        case float():
-            return brief(value)
-        case {"total": total}:
-            return str(total)
-        case _:
-            return one_line(str(value))
 
 
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Callable[[str, float | None], None]]:
-    """A progress bar on a terminal, erased at the end. Its function takes the name of the work and
-    the share that is done, where that is known.
-    """
+    """Erased at the end. Takes the name of the work and the share that is done, if known."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns,

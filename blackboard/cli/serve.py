@@ -6,8 +6,7 @@ import re
 import signal
 import socket
 import sys
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 import click
@@ -105,7 +104,7 @@ def serve_command(
 
     async def work() -> None:
         async with session.board() as table:
-            with _naming_options():
+            try:
                 pages = Board(table, session).web(
                     operator=operator,
                     token=token,
@@ -113,8 +112,10 @@ def serve_command(
                     proxies=proxies,
                     hosts=(*hosts, *_own_names(endpoint.host)),
                 )
-                check_prefix(prefix, pages.addresses)
+            except BadInput as bad:
+                raise BadInput(OPTIONS.get(bad.field, bad.field), bad.problem, bad.remedy) from None
             try:
+                check_prefix(prefix, pages.addresses)
                 await serve(pages, endpoint, prefix=prefix, serves=serves)
             finally:
                 await pages.close()
@@ -139,18 +140,9 @@ def _print(url: str, *, as_json: bool) -> None:
             note("Ctrl-C ends it")
 
 
-@contextmanager
-def _naming_options() -> Iterator[None]:
-    """Lets a BadInput name the option in place of the argument of `Board.web`."""
-    try:
-        yield
-    except BadInput as bad:
-        raise BadInput(OPTIONS.get(bad.field, bad.field), bad.problem, bad.remedy) from None
-
-
 def check_prefix(prefix: str, addresses: Collection[str]) -> None:
-    """Raises BadInput for what is not a path of an address, as a browser sends it, and for one of
-    the pages' own: below it the server could not tell whether a proxy has removed the prefix.
+    """Raises BadInput for what is no path of an address, and for one of the pages' own: below it
+    the server could not tell whether a proxy has removed the prefix.
     """
     if prefix and not _PREFIX.fullmatch(prefix):
         raise BadInput("prefix", f"{prefix!r} is not a path", "as in /board or /ops/board")
@@ -168,9 +160,7 @@ def check_open(host: str, *, token: str, user_header: str) -> None:
 
 
 def _own_names(host: str) -> tuple[str, ...]:
-    """The names of this machine, under which the pages are served anyhow. Under an address they are
-    in any case, and one of IPv6 is not in a list of names.
-    """
+    """Names of this machine. An address is served in any case, and one of IPv6 is no name."""
     if host in LOOPBACK_HOSTS:
         return ("localhost",)
     own = (host, socket.gethostname(), socket.getfqdn())
@@ -180,9 +170,7 @@ def _own_names(host: str) -> tuple[str, ...]:
 async def serve(
     pages: "ASGIApp", endpoint: Endpoint, *, prefix: str, serves: Callable[[str], None]
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM; once they are served, `serves` is called with their
-    address. Raises BadInput when the address cannot be used.
-    """
+    """Serve pages until Ctrl-C or SIGTERM, and call `serves` with their address."""
     try:
         from blackboard.web.server import PageServer, below  # noqa: PLC0415 - of this command alone
     except ImportError as missing:

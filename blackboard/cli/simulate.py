@@ -61,22 +61,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulable:
-    """A board that is made up, or the items of a real one that run repeatedly, and whose settings
-    can be computed here.
-    """
+    """A board that is made up, or what can be simulated of a real one."""
 
     items: Sequence[SimulatedItem]
     runs: float
     """In an hour."""
     types: SimulatedTypes = ALL_TYPES
     rhythms: Sequence[Rhythm] = ()
-    """How often the items of a real board run, for the estimate of `blackboard cost`."""
+    """Of the items of a real board."""
     shards: int = 1
     workers: int = 0
 
 
 WORKERS = 8
-"""Simulated workers, unless --workers is given or some have announced themselves."""
+"""Unless --workers is given or some have announced themselves."""
 DAY, LONGEST = 24.0, 24 * 366.0
 """Hours of a world: by default at most, and the most that may be given."""
 REQUESTS = 1_500_000
@@ -84,7 +82,7 @@ REQUESTS = 1_500_000
 REQUESTS_OF_A_RUN = 4
 """Its claim, its release, and the lost races of other workers."""
 FAILING = 0.05
-"""The share of runs that fail in a world with faults. In one without faults none fails."""
+"""The share of runs that fail in a world with faults."""
 HOUR = timedelta(hours=1)
 STEPS = 200
 
@@ -163,7 +161,9 @@ def simulate_command(
     if items is None:
         board = asyncio.run(_read(session.with_defaults(), length))
     else:
-        board = _made_up(items, every=parse_duration(every or "8h", "every"), takes=length)
+        interval = parse_duration(every or "8h", "every")
+        spread = synthetic(items, every=interval, takes=length, spread=True)
+        board = Simulable(items=spread, runs=items * (HOUR / interval))
     scenario = Scenario(
         seed=seed,
         items=tuple(board.items),
@@ -185,12 +185,16 @@ def simulate_command(
         world, violation = _shrunk(world, violation)
     from blackboard.cli.simulate_results import Simulated, lines, view  # noqa: PLC0415 - as in `_played`
 
+    shadows = [shadow.item for shadow in world.shadows.of.values() if shadow.item is not None]
+    rhythms = board.rhythms or cost.rhythms_of(shadows, world.board.resolve, world.store.now())
+    context = click.get_current_context()
+    above = [] if context.parent is None else _options(context.parent)
     simulated = Simulated(
         world=world,
         violation=violation,
-        size=cost.stored(Load(rhythms=board.rhythms or _rhythms(world))),
+        size=cost.stored(Load(rhythms=rhythms)),
         price=per_million,
-        again=_again(click.get_current_context()),
+        again=shlex.join([program(), *above, "simulate", *_options(context)]),
     )
     if chosen.json:
         emit(view(simulated))
@@ -203,13 +207,8 @@ def _seconds(text: str, field: str) -> float:
     return parse_duration(text, field).total_seconds()
 
 
-def _made_up(items: int, *, every: timedelta, takes: float | None) -> Simulable:
-    spread = synthetic(items, every=every, takes=takes, spread=True)
-    return Simulable(items=spread, runs=items * (HOUR / every))
-
-
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
-    """Hours to simulate: a day, or fewer where that takes long. `runs` are those of an hour."""
+    """Hours: a day, or fewer where that takes long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
     hours = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
     if hours < DAY:
@@ -218,9 +217,7 @@ def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:
-    """The items of the board. One that has not run yet takes so many seconds; None: as its interval
-    says. Raises BadInput when none of them can be simulated.
-    """
+    """One that has not run yet takes so many seconds, or as its interval says. Raises BadInput."""
     items, rhythms, left_out = list[SimulatedItem](), list[Rhythm](), 0
     async with reading(session.board(), "reading items") as board:
         present, now = await workers(board), await board.table.now()
@@ -306,7 +303,6 @@ def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | N
 
 @contextmanager
 def _writing(file: Path) -> Iterator[Callable[[str], None]]:
-    """A function that writes a line. Raises BadInput when the file cannot be written."""
     with writable(file, "trace"), file.open("w", encoding="utf-8") as stream:
         yield lambda line: print(line, file=stream)
 
@@ -328,23 +324,10 @@ def _watched(world: "World") -> Iterator[None]:
         yield
 
 
-def _rhythms(world: "World") -> Sequence[Rhythm]:
-    items = (shadow.item for shadow in world.shadows.of.values() if shadow.item is not None)
-    return cost.rhythms_of(items, world.board.resolve, world.store.now())
-
-
-def _again(ctx: click.Context) -> str:
-    above = [] if ctx.parent is None else _options(ctx.parent)
-    return shlex.join([program(), *above, "simulate", *_options(ctx)])
-
-
 def _options(ctx: click.Context) -> list[str]:
+    """As they are typed, with all digits: if the hours differ at all, so does the world."""
     words = []
     for option, value in typed(ctx):
-        words += [option.opts[0]] if value is True else [option.opts[0], _typed(value)]
+        text = repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+        words += [option.opts[0]] if value is True else [option.opts[0], text]
     return words
-
-
-def _typed(value: object) -> str:
-    """A value as it is typed, with all digits: if the hours differ at all, so does the world."""
-    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

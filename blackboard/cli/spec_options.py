@@ -1,8 +1,8 @@
 """The options that say how an item is run, shared by `add`, `edit` and `run`.
 
 Params are given as KEY=VALUE: `retries=3`, `feeds=@feeds.txt`, `window.days=90`. A value that
-parses as JSON is that; any other is text. `@FILE` is the text of a file; text that begins with an @
-is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
+parses as JSON is that; any other is text. `@FILE` is the text of a file, `"@jon"` is text. A dot in
+the key leads into an object.
 """
 
 import json
@@ -29,7 +29,15 @@ from blackboard.spec import OF_ITS_SCHEDULE, Spec, check_params
 
 def parse_pairs(pairs: Sequence[str]) -> list[tuple[list[str], Any]]:
     """Each KEY=VALUE as the path of its key and its value. Raises BadInput."""
-    return [_parse(pair) for pair in pairs]
+    parsed = list[tuple[list[str], Any]]()
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise BadInput("set", f"{pair!r} is not KEY=VALUE", "as in --set days=90")
+        path, value = _path(key, "set"), parse_value(text, key)
+        check_params({key: value})
+        parsed.append((path, value))
+    return parsed
 
 
 def parse_keys(texts: Sequence[str]) -> list[list[str]]:
@@ -42,9 +50,8 @@ def laid_over(
     pairs: Sequence[tuple[list[str], Any]],
     unset: Sequence[list[str]] = (),
 ) -> dict[str, Any]:
-    """A copy of `params` without the keys of `unset` and with the values of `pairs`, in order.
-
-    Raises BadInput when a key to be unset is not there, or leads through what is not an object.
+    """A copy of `params` without the keys of `unset` and with the values of `pairs`. Raises
+    BadInput when a key to be unset is not there, or leads through what is not an object.
     """
     copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     for path in unset:
@@ -58,18 +65,8 @@ def laid_over(
     return copied
 
 
-def _parse(pair: str) -> tuple[list[str], Any]:
-    key, equals, text = pair.partition("=")
-    if not equals:
-        raise BadInput("set", f"{pair!r} is not KEY=VALUE", "as in --set days=90")
-    path = _path(key, "set")
-    value = parse_value(text, key)
-    check_params({key: value})
-    return path, value
-
-
 def parse_value(text: str, key: str) -> Any:
-    """A value as it is typed: JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
+    """JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
     if text.startswith("@"):
         return _read(text[1:], key)
     try:
@@ -86,8 +83,8 @@ def parse_value(text: str, key: str) -> Any:
 
 
 def _has_large_number(text: str) -> bool:
-    """Whether a text is a list or an object of JSON but for numbers that are too large to be read.
-    Such a number by itself may be a name, such as that of a commit: `1e999`.
+    """Whether a list or an object would be JSON but for its large numbers. Such a number by itself
+    may be a name, such as that of a commit: `1e999`.
     """
 
     def refused(constant: str) -> None:
@@ -131,11 +128,11 @@ def _object_at(
 
 
 Options = Mapping[str, str | int]
-"""The values of the options, by the field of a spec; "" removes the item's own value."""
+"""By the field of a spec; "" removes the item's own value."""
 
 
 class Count(WholeNumber):
-    """A whole number, or nothing."""
+    """Or nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if value == "" else super().convert(value, param, ctx)
@@ -172,7 +169,7 @@ _COMPLETED = {"--timezone": "zones", "--owner": "owner", "--tags": "tag"}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, handed to the command as one argument `options`, and `pairs` of `--set`."""
+    """The options as one argument `options`, and `pairs` of `--set`."""
     return _with_options(set_option(function), _OPTIONS)
 
 
@@ -214,9 +211,7 @@ def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_text(pair: str) -> str:
-    """A pair with the text of its `@FILE` as JSON: a pair is parsed more than once, and a pipe of a
-    shell can be read once. Raises BadInput.
-    """
+    """A pair is parsed more than once, and a pipe of a shell can be read once."""
     key, _, text = pair.partition("=")
     return f"{key}={json.dumps(_read(text[1:], key))}" if text.startswith("@") else pair
 
@@ -231,20 +226,22 @@ def edited(
 
 
 SOME_TIME = "2000-01-01"
-"""Stands in for an `at` until its time zone is known."""
+"""For an `at` until its time zone is known."""
 
 
 def with_times(
     options: Options, before: Spec, zone_of: Callable[[Spec], str], now: datetime
 ) -> Options:
-    """`options` with times as a spec has them: "tomorrow" means another day each day. They are in
-    the zone that the spec has with all other options.
+    """With times as a spec has them: "tomorrow" means another day each day. They are in the zone
+    that the spec has with all other options.
     """
-    times = {
-        name: text
-        for name in ("at", "until")
-        if (text := str(options.get(name, ""))) and not _is_iso(text)
-    }
+    times = dict[str, str]()
+    for name in ("at", "until"):
+        if text := str(options.get(name, "")):
+            try:
+                datetime.fromisoformat(text.strip())
+            except ValueError:
+                times[name] = text
     if not times:
         return options
     others = {name: value for name, value in options.items() if name not in times}
@@ -252,14 +249,6 @@ def with_times(
         others["at"] = SOME_TIME  # in the place of a schedule that may have another zone
     zone = zone_of(edited(before, others))
     return {**options, **{name: iso_text(text, zone, name, now) for name, text in times.items()}}
-
-
-def _is_iso(text: str) -> bool:
-    try:
-        datetime.fromisoformat(text.strip())
-    except ValueError:
-        return False
-    return True
 
 
 def _field(option: str) -> str:

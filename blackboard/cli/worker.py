@@ -103,9 +103,8 @@ def worker_command(
         raise click.UsageError("--once and --until-idle exclude each other.")
     until: Until = "once" if once else "idle" if until_idle else "stopped"
     session = Session.start(chosen)
-    settings = worker_settings(
-        session.settings, slots=slots, cycle=cycle, types=_names(types), grace=grace
-    )
+    names = None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
+    settings = worker_settings(session.settings, slots=slots, cycle=cycle, types=names, grace=grace)
     if reload and (processes > 1 or until != "stopped"):
         remedy = "leave out --processes, --once and --until-idle"
         raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
@@ -136,19 +135,15 @@ def worker_command(
     return work.run(level, "json" if chosen.json else form)
 
 
-def _names(types: str | None) -> tuple[str, ...] | None:
-    return None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
-
-
 ENDS_WITHIN = 30.0
 """Seconds in which Python ends, and calls what the modules of jobs have given to `atexit`."""
 
 
 @cache
 def _end_for_certain() -> None:
-    """Ends this process with exit code 0 where its end takes longer than `ENDS_WITHIN` from when
-    its main thread has ended, which in a program that calls commands may be much later. Signals to
-    stop are ignored by then. It shows where Python stands.
+    """Ends this process with exit code 0 where its end takes longer than `ENDS_WITHIN`, and shows
+    where Python stands: signals to stop are ignored by then. In a program that calls commands the
+    main thread may end much later.
     """
 
     def end() -> None:
@@ -166,7 +161,7 @@ LOOK_EVERY = 0.5
 
 
 async def _change() -> None:
-    """Wait until files of the jobs have changed, and are valid Python."""
+    """Waits until files of the jobs have changed, and are valid Python."""
     clock, reported = SystemClock(), ""
     while not (files := changed()) or (mistake := mistake_in(files)):
         if files and mistake != reported:
@@ -177,15 +172,9 @@ async def _change() -> None:
 
 
 def _start_again(folder: Path) -> NoReturn:
-    """Replaces this process by a new one with the same command line, in the same folder."""
+    """Replaces this process by a new one with the same command line."""
     os.chdir(folder)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own
-
-
-def _events(level: int, form: LogForm) -> EventEmitter:
-    events = EventEmitter(identity(SystemChance()))
-    events.subscribe(subscriber(SystemClock(), level=level, form=form), "the log")
-    return events
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +185,12 @@ class _Work:
     settings: WorkerSettings
     until: Until
     init: bool
-    """Whether to make the board if it is not there."""
     reload: bool
     endpoint: Endpoint | None
     """Where its metrics are served."""
 
     async def check(self, processes: int) -> None:
-        """Refuses once, before so many workers are started, what none of them could use. A store
-        that is away is not refused: the workers wait for it.
-        """
+        """Refuses what none of so many workers could use. They wait for a store that is away."""
         self._handlers()
         if self.session.settings.worker.otel:
             from blackboard.runners.tracing import check  # noqa: PLC0415 - only when asked for
@@ -231,12 +217,15 @@ class _Work:
         return handlers
 
     def run(self, level: int, form: LogForm) -> int:
-        """Run the worker to its end, with a log; the exit code."""
+        """The worker to its end; the exit code."""
         gc_seldom()
         try:
             # Loggers of libraries that the worker itself uses, too.
             with emitting_info("apscheduler", "azure"), unblocked_stderr():
-                restarts = run_loop(self._work(_events(level, form)))
+                events = EventEmitter(identity(SystemChance()))
+                log = subscriber(SystemClock(), level=level, form=form)
+                events.subscribe(log, "the log")
+                restarts = run_loop(self._work(events))
         except asyncio.CancelledError:
             note("the worker was cancelled, which no worker does itself")
             return 1
@@ -251,7 +240,7 @@ class _Work:
         return 0
 
     async def _work(self, events: EventEmitter) -> bool:
-        """Run the worker. Returns whether it has ended because files of its jobs changed."""
+        """Returns whether it has ended because files of its jobs changed."""
         from blackboard.assembly import new_worker  # noqa: PLC0415 - a supervisor needs no parts
 
         handlers, pipe = self._handlers(), supervisor.SupervisorPipe()
@@ -282,9 +271,9 @@ class _Work:
         return stopping.restarts
 
     async def _opened(self, stack: AsyncExitStack, events: EventEmitter) -> BoardTable:
-        """The board, which is closed with `stack`. A worker that works for ever waits for a store
-        that is away, so that its supervisor need not start it again and again. An error that
-        waiting cannot mend (a missing table or role) is raised.
+        """A worker that works for ever waits for a store that is away, so that its supervisor need
+        not start it again and again. An error that waiting cannot mend (a missing table or role) is
+        raised.
         """
         clock, chance = SystemClock(), SystemChance()
         failures, reported = 0, -math.inf
@@ -308,7 +297,7 @@ class _Work:
 async def _serve_metrics(
     stack: AsyncExitStack, endpoint: Endpoint, *, events: EventEmitter, store: str
 ) -> None:
-    """Measure the worker that emits these events, and serve that until the stack is closed."""
+    """Measures the worker that emits these events, and serves that until the stack is closed."""
     from blackboard.cost import price_of  # noqa: PLC0415 - only when asked for
     from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415
     from blackboard.metrics.worker import WorkerMetrics  # noqa: PLC0415
@@ -320,8 +309,8 @@ async def _serve_metrics(
 
 
 class _Stopping:
-    """Why a worker stops: a signal, or a change of its jobs' files. Whichever comes first begins
-    the grace for runs. The other one does not end the grace; a second signal does.
+    """Why a worker stops: a signal, or a change of its jobs' files. The first of these begins the
+    grace for runs. The other one does not end it; a second signal does.
     """
 
     def __init__(self, worker: BoardWorker) -> None:
@@ -340,9 +329,7 @@ class _Stopping:
 
     @contextmanager
     def at_changes(self) -> Iterator[None]:
-        """Stops the worker when files of its jobs change, or the wait for that fails: that error is
-        raised at the end.
-        """
+        """Stops the worker when files of its jobs change, or the wait for that fails."""
         change = asyncio.get_running_loop().create_task(_change())
         change.add_done_callback(self._changed)
         try:
