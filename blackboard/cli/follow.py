@@ -35,18 +35,6 @@ Report = Callable[[str, str], None]
 """Called with an id and the reason why its run waits."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Around:
-    """What is read once for all runs that are followed."""
-
-    present: Sequence[Member]
-    paused: Mark | None
-    at: datetime
-    """The store's time."""
-    now: float
-    """Monotonic seconds of this process."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Followed:
     """A run that is followed, and at last the result of that."""
@@ -56,11 +44,9 @@ class Followed:
     patience: float | None
     report: Report
     began: float
-    """In monotonic seconds."""
     alone_since: float
     """When a worker that takes its type was there last, in monotonic seconds."""
     item: Item | None = None
-    """As it was read last."""
     reported: str = ""
     """What it waits for, as it was reported last."""
     end: Literal["ended", "no worker", "still waiting", "gone"] | None = None
@@ -75,24 +61,26 @@ class Followed:
     async def read(self) -> None:
         self.item = await self.board.existing(self.asked.item.id)
 
-    async def look(self, around: _Around) -> None:
+    async def look(
+        self, *, present: Sequence[Member], paused: Mark | None, at: datetime, now: float
+    ) -> None:
         """Sets the result where there is one, else reports what the run waits for."""
-        item, waited = self.item, around.now - self.began
+        item, waited = self.item, now - self.began
         if item is None or item.born != self.asked.item.born:
             self.end, self.words = "gone", "was removed meanwhile"
             return
         if not is_pending(item, self.asked.slot):
             await self._has_ended(item)
             return
-        able = () if item.running else takers(around.present, item.type)
+        able = () if item.running else takers(present, item.type)
         if item.running or able:
-            self.alone_since = around.now
+            self.alone_since = now
         if waited >= SILENT:
-            words = _what_it_waits_for(item, able, around)
+            words = _what_it_waits_for(item, able, paused=paused, at=at)
             if words != self.reported:
                 self.report(item.id, words)
             self.reported = words
-        if around.now - self.alone_since > NO_WORKER_WAIT:
+        if now - self.alone_since > NO_WORKER_WAIT:
             start = "start one with `blackboard worker`"
             self.end, self.words = "no worker", f"waits: no worker takes {item.type!r}; {start}"
         elif self.patience is not None and waited > self.patience:
@@ -122,17 +110,19 @@ def is_pending(item: Item, slot: datetime) -> bool:
     return alive and any(serves(queued, slot) for queued in slots_in_line(item))
 
 
-def _what_it_waits_for(item: Item, able: Sequence[Member], around: _Around) -> str:
+def _what_it_waits_for(
+    item: Item, able: Sequence[Member], *, paused: Mark | None, at: datetime
+) -> str:
     if item.running:
         return f"runs ({item.owner})"
-    if item.attempt > 1 and item.ready > around.at:
+    if item.attempt > 1 and item.ready > at:
         ending = ": ".join(filter(None, (item.outcome or "", first_line(item.error))))
         return f"{ending}; attempt {item.attempt} may start at {stamp(item.ready)}"
     if not able:
         return f"waits for a worker that takes {item.type}: none is at work"
-    if around.paused:
+    if paused:
         resume = as_typed("`blackboard resume --board`")
-        return f"waits: the board is paused by {around.paused.by} ({resume})"
+        return f"waits: the board is paused by {paused.by} ({resume})"
     within = span(max(worker.cycle for worker in able))
     return f"waits for a walk of {plural(len(able), 'worker')}, within {within}, and a free slot"
 
@@ -191,10 +181,11 @@ async def _look_at(board: BoardTable, following: Sequence[Followed]) -> None:
     """Reads the items of runs, then what there is besides, and looks at each run."""
     # Items are read first: when one shows that its run is over, the history has the run.
     await in_turns(deque(following), Followed.read, at_once=AT_ONCE)
-    around = _Around(
+    look = partial(
+        Followed.look,
         present=await workers(board),
         paused=await paused_by(board),
         at=await board.table.now(),
         now=board.clock.monotonic(),
     )
-    await in_turns(deque(following), partial(Followed.look, around=around), at_once=AT_ONCE)
+    await in_turns(deque(following), look, at_once=AT_ONCE)
