@@ -28,7 +28,6 @@ from blackboard.runners.commands import end_command, send_signal, start_command
 from blackboard.settings import Settings
 
 SLOTS = 3
-"""The most runs of a worker at a time."""
 _HEAD = """\
 # The demo's board: sixteen towns, whose calendars are aggregated every eight hours.
 
@@ -250,7 +249,6 @@ class Story:
     clock: Clock
     folder: DemoFolder
     ends: float = field(init=False)
-    """When the story must be over, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self.ends = self.clock.monotonic() + LIMIT

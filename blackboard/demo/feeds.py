@@ -42,7 +42,6 @@ class Town:
     zone: str
     feast: str
     on: tuple[int, int]
-    """Month and day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +226,7 @@ def serving(pages: Mapping[str, Page]) -> Iterator[str]:
     """Serve pages by their paths; the value is the address of the root, without a slash."""
     is_over = threading.Event()
 
-    class Request(BaseHTTPRequestHandler):
+    class _Request(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             page = pages.get(self.path)
             if page is None:
@@ -242,7 +241,7 @@ def serving(pages: Mapping[str, Page]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             """Does nothing: the demo has the terminal."""
 
-    with _Server(("127.0.0.1", 0), Request) as server:
+    with _Server(("127.0.0.1", 0), _Request) as server:
         threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -29,7 +29,6 @@ _ALL = "\x1b[2J\x1b[H"
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 NameOf = Callable[[str], str]
-"""A worker's short name, from its long one."""
 
 
 class Output:
@@ -41,7 +40,6 @@ class Output:
         self._stream = stream
         self._picture: Sequence[Line] = ()
         self.pictures: list[Sequence[Line]] = []
-        """The board as it was at each pause."""
 
     @property
     def width(self) -> int:

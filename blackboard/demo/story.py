@@ -38,7 +38,6 @@ DONE_BEFORE_THE_KILL = 4
 SHOWN_PLAIN = 3
 """Records in the form of 2009 that are shown: all sixteen would fill three screens."""
 _DAYS = 7
-"""Days of a town's calendar that are shown."""
 _TITLE = 34
 """Width of the title of an event, in cells of the terminal."""
 KINDS = (
