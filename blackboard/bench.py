@@ -48,11 +48,9 @@ STEPS = 4 + len(SLOTS)
 SECONDS = 4.0
 """About how many seconds one measurement takes by default."""
 FEWEST, MOST = 100, 20_000
-"""The fewest and the most runs of one measurement."""
 MOST_BATCHES = 40
 """Full batches of claims, and of releases, that are prepared to be written with no worker."""
 LAG_RATE = 100
-"""Items that become ready in a second."""
 LAG_CYCLE = timedelta(seconds=1)
 FEW_ITEMS, MANY_ITEMS = 10, 5_000
 STRIDE = 7_919
@@ -204,7 +202,6 @@ class Worked:
     """The speed and the cost of the runs on a board."""
 
     rate: float
-    """Runs in a second."""
     requests: int
     cpu: float
     """Seconds of CPU of this process for one run."""

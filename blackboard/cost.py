@@ -59,7 +59,6 @@ SINGLY = 2.0
 IN_BULK = 1 / CLAIMS + 1 / RELEASES
 """Requests of a run among many that are ready together, and end together."""
 ROWS_A_RUN = ROWS_OF_A_CLAIM + ROWS_OF_A_RELEASE
-"""Rows that a run writes: Azure calls them entities."""
 PARTITION = 2_000
 """Entities a second that one partition, and so one shard, accepts on Azure."""
 PLANNED = PARTITION // 2

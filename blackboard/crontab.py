@@ -102,7 +102,6 @@ class Crontab:
     """The numbers behind an id that is there already."""
     _ids: set[str] = field(default_factory=set)
     _commands: dict[int, str] = field(default_factory=dict)
-    """By the number of the line."""
 
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):

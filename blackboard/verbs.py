@@ -24,7 +24,6 @@ class Answer(Struct, frozen=True, kw_only=True):
     """Those after the id: "is paused"."""
     changed: bool = True
     details: Sequence[str] = ()
-    """The names of what was changed."""
     no: bool = False
     exit_code: int = 1
     """Where the answer is no."""

@@ -121,9 +121,7 @@ class _Apply:
     yes: bool
     dry_run: bool
     _parts: list[ApplyPlan] = field(default_factory=list)
-    """What was done of each plan."""
     _left: dict[str, str] = field(default_factory=dict)
-    """The items that are left as they are, with the reasons."""
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused

@@ -26,7 +26,6 @@ from blackboard.table import TableError
 from blackboard.why import Explanation, explained
 
 NEWEST = 10
-"""Runs of an item that are shown."""
 MARK = "> "
 OF_AN_ITEM = ("stop", "outcome", "took", "lag", "try", "fence", "worker", "result or error")
 QUESTIONS = {

@@ -111,7 +111,6 @@ COUNTED = {
     "locks": "lock",
     "runs": "run",
 }
-"""The counts of a report of `doctor`, each with the noun for people."""
 
 
 @options.cli_command("""\

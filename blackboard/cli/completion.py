@@ -20,9 +20,7 @@ from blackboard.protocol.leaders import open_elections
 from blackboard.rules.status import STATES
 
 MOST = 100
-"""The most ids that are offered."""
 MOST_READ = 2_000
-"""The most items that are read for their labels."""
 PATIENCE = 2.0
 """Seconds that completion takes, about."""
 OF_JOBS = 1.5

@@ -49,7 +49,6 @@ class ItemFile:
 class Declaration:
     file: ItemFile
     number: int
-    """Its place among the items of the file."""
 
     @property
     def item(self) -> ItemTable:

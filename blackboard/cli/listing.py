@@ -46,7 +46,6 @@ class Listing(Struct, frozen=True, kw_only=True):
     summary: str
     """Shown below the table with `--watch`."""
     prints_summary: bool = False
-    """It is printed without `--watch`, too."""
     is_well: bool = True
     """Else the exit code is 1."""
 

@@ -38,7 +38,6 @@ from blackboard.table import Busy, Unavailable, Unusable
 
 USUAL = 20
 MOST = 100_000
-"""The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
 """Seconds, if a look for runs that have ended does not take longer."""
 ALL_AGAIN = 60.0
@@ -136,10 +135,8 @@ class _RunsAsked:
     session: Session
     ids: Sequence[str]
     number: int
-    """The most runs that are shown at once."""
     fence: int | None
     conditions: RunQuery
-    """All but for times."""
     since: str | None
     until: str | None
 

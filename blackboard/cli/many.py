@@ -30,7 +30,6 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 AT_ONCE = 32
-"""The most requests under way at a time."""
 
 
 @contextmanager

@@ -34,9 +34,7 @@ from blackboard.records import as_json
 JSON = dict[str, Any]
 Thing = TypeVar("Thing")
 MOST_NAMED = 5
-"""The most names in a line."""
 MOST_LINES = 20
-"""The most lines of one kind."""
 
 
 # ---- for people, and on stderr

@@ -23,7 +23,6 @@ from blackboard.rules.transitions import rescheduled
 from blackboard.spec import Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
-"""Characters of a value."""
 DECLARED_BY = "declared by"
 
 
@@ -85,7 +84,6 @@ def _value_words(value: Any) -> str:
 class ItemAddition:
     declared: Declaration
     due: datetime
-    """When it runs first."""
 
     @property
     def id(self) -> str:
@@ -111,9 +109,7 @@ class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
     now: datetime
-    """The store's time."""
     items: Mapping[str, Item]
-    """Those of the board, by id."""
     add: Sequence[ItemAddition]
     change: Sequence[ItemChange]
     remove: Sequence[Item]

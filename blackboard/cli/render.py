@@ -30,7 +30,6 @@ EVENT_STYLES: Mapping[type[events.BoardEvent], str] = {
     events.StoreAway: "red",
     events.StoreBack: "red",
 }
-"""The styles of events whose level has no style."""
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 """Matches the fonts that an SVG of rich would load from another host."""

@@ -65,7 +65,6 @@ class Simulable:
 
     items: Sequence[SimulatedItem]
     runs: float
-    """In an hour."""
     types: SimulatedTypes = ALL_TYPES
     rhythms: Sequence[Rhythm] = ()
     """Of the items of a real board."""

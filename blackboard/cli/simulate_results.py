@@ -34,7 +34,6 @@ from blackboard.simulator.scenario import Fault, Scenario
 from blackboard.simulator.world import World
 
 LONGEST = 40
-"""The most lines of a story."""
 SHARED_ACTORS = {"world", "store"}
 
 
@@ -86,7 +85,6 @@ class Simulated:
     size: int
     """Bytes of the board when its history has its full length."""
     price: float
-    """US dollars for a million requests."""
     again: str
 
     @property

@@ -20,7 +20,6 @@ from blackboard.phrases import plural, relative, span
 from blackboard.protocol.board_table import BoardTable
 
 MARGIN = 13
-"""Width of the names of the facts."""
 
 
 @cli_command("""\

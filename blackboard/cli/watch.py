@@ -27,7 +27,6 @@ from blackboard.table import Busy, TableError, Unavailable
 from blackboard.tasks import cancel_all
 
 Work = Callable[[], Awaitable[None]]
-"""A change of the board that a key has asked for."""
 
 
 class WatchedView(Protocol):
@@ -86,12 +85,9 @@ class WatchLoop:
         self._clock = clock
         self._every = every
         self._news = asyncio.Event()
-        """There is something new to draw."""
         self._hurry = asyncio.Event()
-        """The view must be read at once."""
         self._works: asyncio.Queue[Work] = asyncio.Queue()
         self._left = 0
-        """Changes that are not done yet."""
         self.ended_by: int | None = None
         """A signal; 0: the terminal is gone."""
 
@@ -232,12 +228,10 @@ def watched_page(session: Session, read: Callable[[BoardTable], Awaitable["Drawn
 class WatchedPage(Struct, frozen=True, kw_only=True):
     body: Sequence[Line]
     head: int = 0
-    """Lines that stay at the top."""
     summary: str = ""
 
 
 Drawn = Callable[[int], WatchedPage]
-"""Lays out what was read, for a number of columns."""
 
 
 class PageView:

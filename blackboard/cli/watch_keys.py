@@ -70,10 +70,8 @@ class Scroll(Struct, frozen=True, kw_only=True):
     """The part of some lines that is on the screen."""
 
     down: int = 0
-    """Lines above the screen."""
     lines: int = 0
     page: int = 1
-    """Lines that fit on the screen."""
 
     def pressed(self, key: str) -> "Scroll":
         return replace(self, down=moved(self.down, key, page=self.page)).fitted()
@@ -126,9 +124,7 @@ class Watching(Struct, frozen=True, kw_only=True):
     chosen: int = 0
     """The number of the chosen item among those that match."""
     top: int = 0
-    """The number of the first item on the screen."""
     page: int = 1
-    """Items that fit on the screen."""
     most: int | None = None
     found: ItemsFound | None = None
     opened: ItemStatus | None = None
@@ -136,7 +132,6 @@ class Watching(Struct, frozen=True, kw_only=True):
     shows_keys: bool = False
     """What the keys do is shown, in place of both."""
     scroll: Scroll = Scroll()
-    """Of the item, or of the keys."""
     prompt: Prompt | None = None
     held: bool = False
     ended: bool = False

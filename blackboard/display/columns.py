@@ -36,9 +36,7 @@ from blackboard.schedule.schedule import without_limits
 
 NOTHING = "-"
 FEW_ITEMS = 3
-"""Items that the line of an action names."""
 MOST_LINES = 10
-"""The most warnings below a board."""
 MOMENT = 20
 """The width of a time in full; it is never cut."""
 ITEM_COLUMNS = (

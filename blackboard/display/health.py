@@ -45,7 +45,6 @@ class Alarm(Struct, frozen=True, kw_only=True):
     """overdue, unserved, stale, silent, failing, clock, renaming, unowned, damaged, or store"""
     since: datetime | None
     problem: str
-    """What is wrong, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +213,6 @@ class Overview(Around):
     is_now: bool
     """Whether it was counted by this command."""
     age: float
-    """Seconds since the counting."""
     now: datetime
 
 

@@ -240,7 +240,6 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 class _Few(NamedTuple):
     items: list[Item]
     left: int
-    """How many more match."""
     counted: Statistics
 
 

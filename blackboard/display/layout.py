@@ -11,7 +11,6 @@ from enum import StrEnum
 from blackboard.display.escaping import shown
 
 BETWEEN = 2
-"""Spaces between two columns."""
 CUT = "…"
 MOST_PADDED = 60
 """The most cells of a column where a line may have any length: a longer text sticks out."""

@@ -29,7 +29,6 @@ from blackboard.tasks import in_thread
 
 ENDING = ".report.json"
 _RUNS = 20
-"""The newest runs, whose results may name a report."""
 _LARGEST = 64 * 1024 * 1024
 _MOST_COLUMNS = 30
 

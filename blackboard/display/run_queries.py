@@ -19,7 +19,6 @@ from blackboard.tasks import in_thread
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 AT_ONCE = 16
-"""Items whose runs are read at a time."""
 
 RunsOf = Callable[[Item], AsyncIterator[Run]]
 RunCursor = tuple[float, str, int]
@@ -36,7 +35,6 @@ class RunQuery:
     until: datetime | None = None
     """Runs stopped in between, both included."""
     begun_by: datetime | None = None
-    """Runs started by then."""
     after: RunCursor | None = None
     """Runs that follow this place in the list."""
     pattern: re.Pattern[str] | None = None

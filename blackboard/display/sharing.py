@@ -19,7 +19,6 @@ from blackboard.rules.transitions import FAILING
 from blackboard.spec import decode_spec, resolve
 
 MOST_NAMED = 5
-"""The most rows, or partitions, that a line names."""
 
 
 def group_problem(group: GroupLeases) -> str:
