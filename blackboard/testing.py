@@ -20,19 +20,14 @@
 `context(handler)` is a `ctx` for calling a handler as the function that it is.
 
 Both fixtures give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
-`azurite_board` in a table of an emulator that is started once for each pytest process (the first
-time it is installed, see `tables/azurite/`). It needs `blackboard-scheduler[azurite]`, and where
-that is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set,
-because there a test that is always skipped would never be noticed.
+`azurite_board` in a table of an emulator that is started once for each pytest process. Where Node
+is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set, because
+there a test that is always skipped would never be noticed.
 
 Handlers run in this process, so that monkeypatch, breakpoints and caplog reach them: a coroutine as
 always, a plain function on a thread instead of in a child process. All else is what any worker
-does. What needs a process of its own is not tested: a plain function that passes its timeout is
-recorded as `timeout`, and its thread goes on until it returns, or pytest ends, which does not wait
-for it. A test of that opens its board with `blackboard.open_blocking`.
-
-The board is one of `open_blocking`: each call waits. Any thread may call it, but not an `async def`
-handler: that runs on the thread that would have to answer.
+does. `docs/testing.md` says what is not tested so. The board is one of `open_blocking`: each call
+waits, on any thread but that of an `async def` handler, which would have to answer.
 """
 
 import inspect

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -272,7 +273,11 @@ def _played(
     from blackboard.simulator.world import World  # noqa: PLC0415
 
     with ExitStack() as stack:
-        sink = None if trace is None else stack.enter_context(_writing(Path(trace)))
+        sink: Callable[[str], None] | None = None
+        if trace is not None:
+            stack.enter_context(writable(Path(trace), "trace"))
+            stream = stack.enter_context(Path(trace).open("w", encoding="utf-8"))
+            sink = partial(print, file=stream)
         world = World(scenario, plan, sink=sink)
         stack.enter_context(_watched(world))
         try:
@@ -298,12 +303,6 @@ def _shrunk(world: "World", violation: Violation) -> "tuple[World, Violation | N
 
     smallest = Shrinker(failed(world, violation), report=report).shrink()
     return _played(smallest.scenario, None, smallest.plan)
-
-
-@contextmanager
-def _writing(file: Path) -> Iterator[Callable[[str], None]]:
-    with writable(file, "trace"), file.open("w", encoding="utf-8") as stream:
-        yield lambda line: print(line, file=stream)
 
 
 @contextmanager
