@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.cli.follow import follow, is_pending
+from blackboard.cli.run import follow, is_pending
 from blackboard.errors import BlackboardError
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import cancel, edit, pause, run_now, unlock
