@@ -83,8 +83,7 @@ class Session(Location):
             return
         types_here = self.types
         for name in sorted(set(types) - types_here):
-            near = difflib.get_close_matches(name, sorted({*types_here, *others}), 1, ALIKE)
-            yield name, f"did you mean {near[0]!r}?" if near else ""
+            yield name, _meant(name, {*types_here, *others})
 
     def warn_unknown(self, types: Iterable[str]) -> None:
         """Warns of types without a handler here: a typing error, or the type of another worker."""
@@ -105,10 +104,9 @@ class Session(Location):
         """Warns of settings for a type without a handler, where one of nearly that name has one."""
         settings = self.settings
         for section, names in (("types", {*settings.types}), ("jobs", {*settings.jobs})):
-            others = sorted({*self.handlers} - names)
             for name in sorted(names.difference(self.handlers)):
-                if near := difflib.get_close_matches(name, others, 1, ALIKE):
-                    warn(f"[{section}.{name}] is for no type here: did you mean {near[0]!r}?")
+                if meant := _meant(name, {*self.handlers} - names):
+                    warn(f"[{section}.{name}] is for no type here: {meant}")
 
     def entries(self, jobs: Sequence[str] = ()) -> tuple[Sequence[str], Path]:
         """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""
@@ -149,6 +147,11 @@ class Session(Location):
         if newer := board.newer:
             left_out, rows = plural(len(newer), "item"), few_of(newer)
             warn(f"{left_out} left out, which a newer version wrote: {rows} (upgrade blackboard)")
+
+
+def _meant(name: str, others: set[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(others), 1, ALIKE)
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def completed(work: Coroutine[Any, Any, Result]) -> Result:
