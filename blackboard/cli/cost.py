@@ -3,7 +3,6 @@ charges for them; `bench`, how fast a store is, measured on a scratch board.
 """
 
 import asyncio
-import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -265,8 +264,6 @@ def bench_command(*, chosen: Chosen, seconds: float) -> int:
     """
     from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
 
-    if math.isnan(seconds):
-        raise BadInput("seconds", "nan is not a number of seconds", "0.1 to 60")
     session = Session.start(chosen)
     gc_seldom()  # as in a worker
 
