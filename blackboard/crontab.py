@@ -9,10 +9,11 @@ hour is the first, with a jitter up to the last; a dash before the minute, and t
 a crontab of the system, whose lines name a user, those of one user are read.
 """
 
-import pwd
+import os
 import re
 import shlex
 import shutil
+import zoneinfo
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -62,13 +63,14 @@ _FLAGS = re.compile(r"\A(?:-[nqs]+\s+)+")
 _NOT_UTF_8 = re.compile("[\udc80-\udcff]")
 _END_OF_COMMAND = re.compile(r"(?<!\\)[ \t]+\Z")
 """A blank after a backslash is of the command."""
-_NO_USERS = {
-    "builtin", "case", "cd", "command", "declare", "eval", "exec", "exit", "export", "for",
-    "function", "if", "pushd", "read", "set", "shopt", "source", "time", "trap", "type", "ulimit",
-    "umask", "unset", "until", "wait", "while",
-    "backup", "games", "list", "lp", "mail", "man", "news", "sync",
-}  # fmt: skip
-"""Words of the shell; and commands, which a host without them may have users of."""
+_NO_ARGUMENTS = "case|cd|for|if|until|while"
+_BEGINS = re.compile(rf"(?:{_NO_ARGUMENTS}|!|\{{|\[\[?)\s|\(")
+"""Matches the beginning of a shell command that cannot be an argument."""
+_OF_SHELLS = re.compile(
+    rf"{_NO_ARGUMENTS}|builtin|command|declare|eval|exec|exit|export|function|pushd|read|set"
+    "|shopt|source|time|trap|type|ulimit|umask|unset|wait"
+)
+"""Matches the words of the shell that no user is called."""
 _OF_ANACRON = re.compile(r"@\w+\s+\d+\s|\d+\s+\d+\s+(?!l-)[a-z][\w.-]{2,}\s+[a-z/]", re.IGNORECASE)
 """Matches a period, a delay, and the name of a job."""
 _JOINED = re.compile(r"(?<!\\)(?:\\\\)*\\\Z")
@@ -86,9 +88,9 @@ class Crontab:
     user: str = ""
     """The user whose lines are read, where lines name one; else ""."""
     items: list[dict[str, Any]] = field(default_factory=list)
-    """Each has the keys of an `[[items]]` table."""
+    """The items, each with the keys of an `[[items]]` table."""
     problems: dict[int, str] = field(default_factory=dict)
-    """Of lines that cannot be imported, by their numbers."""
+    """The problems of lines that cannot be imported, by their numbers."""
     left_out: list[str] = field(default_factory=list)
     """Lines that mean nothing on a board, with their numbers and why."""
     doubled: list[int] = field(default_factory=list)
@@ -102,6 +104,7 @@ class Crontab:
     """The numbers behind an id that is there already."""
     _ids: set[str] = field(default_factory=set)
     _commands: dict[int, str] = field(default_factory=dict)
+    """By the number of the line."""
 
     def read(self, text: str) -> None:
         for number, line in enumerate(text.split("\n"), 1):
@@ -112,31 +115,27 @@ class Crontab:
 
     def check_users(self, *, system: bool) -> list[str]:
         """Names the lines with a user between the time and the command, as in /etc/crontab. One
-        that begins with root or another user of this host makes the file such a crontab: then it is
-        each line whose first word may be a user, and is no program of this host. Returns the words
-        before a path that may be users of another host.
+        line with a sure user makes a file such a crontab: then it is each line whose first word may
+        be one, and no program of this host unless all lines are alike. Returns what may be users.
         """
         pairs = {n: command.split(None, 1) for n, command in self._commands.items()}
-        words = {number: pair[0] for number, pair in pairs.items() if pair[1:]}
-        may_be = {n for n, word in words.items() if _USER.fullmatch(word) and word not in _NO_USERS}
-        may_be = {n for n in may_be if words[n] == "root" or shutil.which(words[n]) is None}
-        users = {"root", *(account.pw_name for account in pwd.getpwall())}
-        named = {*words} if system else set[int]()
-        if any(words[n].partition(":")[0] in users for n in may_be):
-            named |= may_be
-        for number in named:
-            problem = f"{words[number]!r} is a user, as in /etc/crontab"
-            self.problems[number] = str(BadInput("user", problem, TAKE_ONE))
-        return [words[n] for n in sorted(may_be) if pairs[n][1].startswith("/")]
+        of_host = _users()
+        sure = {n for n, command in self._commands.items() if _has_user(command, of_host)}
+        alike = all(rest and _is_name(first) for first, *rest in pairs.values())
+        system = system or (bool(sure) and alike)
+        for number, (first, *rest) in pairs.items():
+            elsewhere = sure and _is_name(first) and shutil.which(first) is None
+            if number in sure or (rest and (system or elsewhere)):
+                problem = f"{first!r} is a user, as in /etc/crontab"
+                self.problems[number] = str(BadInput("user", problem, TAKE_ONE))
+        return list(dict.fromkeys(filter(None, map(_user_in, self._commands.values()))))
 
     def _read(self, line: str, number: int) -> None:
         if "\r" in line:
             problem = "it has a carriage return, which ends no line"
             raise BadInput("line", problem, "save the file with the line ends of Unix")
         if line.startswith("#"):
-            if _NOT_UTF_8.search(line):
-                line = line.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
-            words = _one_line(line.lstrip("#"))
+            words = _one_line(_in_any_encoding(line.lstrip("#")))
             if not words or _HEADING.match(words) or _is_job(words):
                 self._above.clear()
             else:
@@ -216,7 +215,9 @@ class Crontab:
 
 
 def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
-    """The expression of a line, its user without a group, and its command. Raises BadInput."""
+    """The expression of a line, its user without a group, or "", and its command, without what
+    other crons have besides. Raises BadInput.
+    """
     if _OF_ANACRON.match(line):
         problem = "this is a line of an anacrontab: its second column is a delay"
         raise BadInput("line", problem, "write its times as those of a crontab")
@@ -237,7 +238,9 @@ def _split(line: str, *, has_user: bool) -> tuple[str, str, str]:
 
 
 def _without_chance(expression: str) -> tuple[str, int]:
-    """With the first minute and hour in place of any, and the minutes up to the last."""
+    """An expression with the first minute and hour in place of any of several, and the minutes up
+    to the last. What it cannot be stays, to be refused.
+    """
     fields, spread = expression.split(), 0
     for place, (text, last, minutes) in enumerate(zip(fields, (59, 23), (1, 60), strict=False)):
         if match := _OF_CHANCE.fullmatch(text):
@@ -257,10 +260,53 @@ def _is_job(words: str) -> bool:
     return True
 
 
+def _in_any_encoding(comment: str) -> str:
+    """A comment that may be older than UTF-8."""
+    if _NOT_UTF_8.search(comment) is None:
+        return comment
+    return comment.encode("utf-8", "surrogateescape").decode("cp1252", "replace")
+
+
 def _delay(minutes: str) -> str:
     """A duration; "" for none, and for what is not a number."""
     digits = minutes.lstrip("0")
     return f"{digits}m" if digits.isascii() and digits.isdecimal() else ""
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word may be a user, with its group or without."""
+    return _USER.fullmatch(word) is not None and _OF_SHELLS.fullmatch(word) is None
+
+
+def _has_user(command: str, of_host: set[str]) -> bool:
+    """Whether a command certainly begins with a user: root, one of this host, or what stands before
+    a word that begins a command of the shell. Programs have users of their names.
+    """
+    first, *rest = command.split(None, 1)
+    name = first.partition(":")[0]
+    is_user = name in of_host and shutil.which(first) is None
+    before_shell = bool(_user_in(command)) and _BEGINS.match(rest[0]) is not None
+    return name == "root" or (bool(rest) and (is_user or before_shell))
+
+
+def _user_in(command: str) -> str:
+    """The first word, if it may be a user of another host: it is no command of this host, and a
+    command follows it.
+    """
+    first, *rest = command.split(None, 1)
+    if not rest or not _is_name(first) or shutil.which(first) is not None:
+        return ""
+    second = rest[0].split(None, 1)[0]
+    follows = _BEGINS.match(rest[0]) or second.startswith("/") or shutil.which(second)
+    return first if follows else ""
+
+
+def _users() -> set[str]:
+    """The users of this host whose names are not those of a command on any host."""
+    import pwd  # noqa: PLC0415 - not everywhere
+
+    commands = {"sync", "mail", "man", "backup", "games", "news", "list", "lp"}
+    return {account.pw_name for account in pwd.getpwall()} - commands
 
 
 def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
@@ -291,7 +337,8 @@ def _params(command: str, env: Mapping[str, str]) -> dict[str, Any]:
 def _whole_command(line: str) -> str:
     """What stands before the first `%` that is not escaped."""
     match = _COMMAND.match(line)
-    return match[0] if match else ""
+    assert match is not None  # it matches any text
+    return match[0]
 
 
 def _command_and_input(line: str) -> tuple[str, str | None]:
@@ -315,14 +362,28 @@ def _unquoted(text: str) -> str:
 
 
 def zone_of_host() -> tuple[str, str]:
-    """The zone in which cron of this host runs, and why it may be another, in words, or "". The TZ
-    of a shell is not cron's. The zone may have no name, as in a container that is given the file of
-    the zone alone: UTC.
+    """The zone in which cron of this host runs, and why it may be another, in words, or "". Cron
+    does not have the TZ of a shell, which may have other rules. The zone may have no name, as in a
+    container that is given the file of the zone alone: UTC.
     """
+    of_shell = os.environ.get("TZ", "")
+    named = of_shell.lstrip(":").rpartition("zoneinfo/")[2]
     linked = str(LOCALTIME.resolve()).partition("zoneinfo/")[2]
     written = TIMEZONE.read_text(errors="replace").strip() if TIMEZONE.is_file() else ""
-    for name in (linked, written):
+    for name in (linked, written, named):
         with suppress(BadInput):
-            return find_zone(name).key, ""
+            zone = find_zone(name).key
+            if not named or _rules(named) == _rules(zone):
+                return zone, ""
+            words = f"cron runs in {zone}, the zone of this host, and not by TZ={of_shell}"
+            return zone, f"{words}: {zone} is taken"
     doubt = "nothing here says how the zone of this host is called: UTC is taken"
     return "UTC", doubt if LOCALTIME.is_file() else ""
+
+
+def _rules(zone: str) -> bytes:
+    """The contents of the file of a zone, by its name or path; the name where there is no file."""
+    for folder in zoneinfo.TZPATH:
+        with suppress(OSError):
+            return Path(folder, zone).read_bytes()
+    return os.fsencode(zone)

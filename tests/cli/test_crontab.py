@@ -308,9 +308,14 @@ def test_a_step_after_a_single_number_is_refused_as_by_debians_cron(
     ("named", "linked", "written", "zone"),
     [
         (":Europe/Berlin", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
-        ("EST5EDT,M3.2.0,M11.1.0", "", "Asia/Seoul\n", "Asia/Seoul"),
+        ("EST5EDT,M3.2.0,M11.1.0", "", "Asia/Seoul", "Asia/Seoul"),
+        (":Asia/Tokyo", "Asia/Tokyo", "", "Asia/Tokyo"),
+        ("Europe/Berlin", "", "", "Europe/Berlin"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "", "", "Europe/Berlin"),
         ("\udcff", "Asia/Tokyo", "", "Asia/Tokyo"),
-        ("Europe/Berlin", "", "", "UTC"),
+        ("", "Asia/Tokyo", "Asia/Seoul", "Asia/Tokyo"),
+        ("", "", "Asia/Seoul\n", "Asia/Seoul"),
+        ("", "", "", "UTC"),
     ],
 )
 def test_the_zone_is_that_of_this_host_or_a_warning_says_that_it_is_not_known(
@@ -334,7 +339,29 @@ def test_the_zone_is_that_of_this_host_or_a_warning_says_that_it_is_not_known(
     said = blackboard("import-crontab", "-", "--json")
     assert said.json[0]["timezone"] == zone
     assert ("nothing here says how the zone of this host is called" in said.err) == (zone == "UTC")
-    assert ("UTC is taken; --tz names another" in said.err) == (zone == "UTC")
+    is_other = bool(named) and not named.endswith(zone)
+    assert (f"cron runs in {zone}" in said.err) == is_other
+    assert (f"{zone} is taken; --tz names another" in said.err) == (is_other or zone == "UTC")
+
+
+@pytest.mark.parametrize(
+    "named", [":{0}/localtime", "{0}/zoneinfo/Asia/Tokyo", ":Asia/Tokyo", "Japan"]
+)
+def test_another_name_of_the_zone_of_this_host_is_no_other_zone(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    zones, localtime = blackboard.folder / "zoneinfo", blackboard.folder / "localtime"
+    (zones / "Asia").mkdir(parents=True)
+    for name in ("Asia/Tokyo", "Japan"):
+        (zones / name).write_bytes(b"JST-9")
+    localtime.symlink_to(zones / "Asia/Tokyo")
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(zones),))
+    monkeypatch.setenv("TZ", named.format(blackboard.folder))
+    monkeypatch.setattr(crontab, "LOCALTIME", localtime)
+    monkeypatch.setattr(crontab, "TIMEZONE", blackboard.folder / "timezone")
+    monkeypatch.setattr("sys.stdin", piped("0 3 * * * /usr/bin/a\n"))
+    said = blackboard("import-crontab", "-", "--json")
+    assert (said.json[0]["timezone"], said.err) == ("Asia/Tokyo", "")
 
 
 def test_a_program_with_a_user_of_its_name_is_no_user(
@@ -346,6 +373,27 @@ def test_a_program_with_a_user_of_its_name_is_no_user(
     assert imported(blackboard, "0 3 * * * git pull\n", monkeypatch)[0]["id"] == "git-pull"
     monkeypatch.setattr("sys.stdin", piped("0 3 * * * deploy run.sh\n"))
     assert "'deploy' is a user" in blackboard("import-crontab", "-", code=2).err
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["if [ -x /x ]; then /x; fi", "[ -x /x ] && /x", "cd /srv && ./x", "(/x; /y)"],
+)
+def test_what_stands_before_a_command_of_the_shell_is_a_user_of_another_host(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped(f"*/5 * * * * munin-node {command}\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert "'munin-node' is a user, as in /etc/crontab (take the lines of one user by" in said
+
+
+def test_a_user_may_have_the_name_of_a_program(
+    blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", piped("* * * * * root /x\n0 3 * * * test /usr/bin/x\n"))
+    said = blackboard("import-crontab", "-", code=2).err
+    assert "'root' is a user" in said
+    assert "'test' is a user" in said
 
 
 WORDS_OF_SHELLS = r"""
@@ -393,17 +441,20 @@ def test_the_files_of_the_systems_cron_are_known_by_their_paths(file: str) -> No
     ("text", "warned"),
     [
         (SYSTEM, True),
+        (SYSTEM.replace("/usr/bin/", "ls "), True),
         (SYSTEM.replace("munin /usr/bin/b", "/usr/bin/b"), True),
         (SYSTEM.replace("munin", "ls"), False),
         (SYSTEM.replace("munin", "exec"), False),
         (SYSTEM.replace("/usr/bin/", "--all "), False),
         (SYSTEM.replace("munin /usr/bin/b", "gitlab:git /usr/bin/b"), True),
+        (SYSTEM.partition("\n")[0], True),
     ],
 )
-def test_what_stands_before_a_path_may_be_a_user_of_another_host(
+def test_what_a_command_begins_with_may_be_a_user_of_another_host(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch, text: str, *, warned: bool
 ) -> None:
-    monkeypatch.setattr("shutil.which", {"ls": "/bin/ls"}.get)
+    commands = {"ls": "/bin/ls"}
+    monkeypatch.setattr("shutil.which", commands.get)
     monkeypatch.setattr("sys.stdin", piped(text))
     said = blackboard("import-crontab", "-").err
     may_be = "what may be a user begins a command ('munin'"
@@ -413,8 +464,12 @@ def test_what_stands_before_a_path_may_be_a_user_of_another_host(
 def test_one_line_with_a_user_makes_the_file_a_crontab_of_the_system(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of its lines whose first word is no program of this host is named."""
+    """Each of its lines is named, also where what follows the user is of another host. A program of
+    this host is a user only where all lines are alike.
+    """
     monkeypatch.setattr("shutil.which", {"ls": "/bin/ls", "git": "/bin/git"}.get)
+    monkeypatch.setattr("sys.stdin", piped("5 * * * * root /usr/bin/a\n5 * * * * git /usr/bin/b\n"))
+    assert ":2: user: 'git' is a user" in blackboard("import-crontab", "-", code=2).err
     lines = ["root /usr/bin/a", "munin munin-cron --all", "gitlab:git /usr/bin/b", "ls /tmp", "/x"]
     monkeypatch.setattr("sys.stdin", piped("\n".join(f"5 * * * * {one}" for one in lines)))
     told = blackboard("import-crontab", "-", code=2).err.splitlines()
