@@ -113,15 +113,11 @@ class Portal:
 
     @property
     def _has_thread(self) -> bool:
-        """Whether its thread may run: not in a forked process, nor when the garbage collector
-        leaves its blocks at the end of the program.
-        """
+        """Whether its thread may run: not in a forked process, nor after the program's end."""
         return not self._has_ended and os.getpid() == self._pid
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """What a coroutine returns or raises. An interruption of the wait, such as Ctrl-C, cancels
-        the coroutine. Raises BlackboardError where the wait would never end.
-        """
+        """What a coroutine returns or raises; Ctrl-C cancels it. Raises BlackboardError."""
         if threading.current_thread() is self._thread:
             work.close()
             raise BlackboardError(OWN_THREAD)
@@ -138,9 +134,7 @@ class Portal:
 
     @contextmanager
     def hold(self, manager: AbstractAsyncContextManager[Answer]) -> Iterator[Answer]:
-        """Enters an asynchronous context manager, and leaves it at the end, both in one task. What
-        it raises meanwhile is raised at the end.
-        """
+        """Enters and leaves a manager in one task; what it raises meanwhile comes at the end."""
         entered: Future[Answer] = Future()
         leaving = asyncio.Event()
 
@@ -187,9 +181,7 @@ class Portal:
             future.cancel()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine that needs no answer, unless the board is closed. Never waits: the loop
-        itself may call this, and the garbage collector on any thread.
-        """
+        """Runs a coroutine without an answer, unless closed; never waits: the loop may call it."""
         with suppress(BlackboardError):
             self._begin(work)
 
@@ -337,9 +329,7 @@ class ManagerProxy(Proxy[Manager]):
 
 
 class BlockingWorker(ManagerProxy[BoardWorker]):
-    """A worker on the portal's loop: `with board.worker(slots=8):`, else as `BoardWorker` says.
-    When it fails, its error is raised at the end of the block.
-    """
+    """`with board.worker(slots=8):`, as `BoardWorker` says; its error is raised at the end."""
 
     def __init__(self, worker: BoardWorker, portal: Portal) -> None:
         super().__init__(worker, portal)
@@ -350,9 +340,7 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
 
 
 class BlockingElection(ManagerProxy["Election"]):
-    """A candidate whose checks run on the portal's loop: `with board.election("report") as
-    leader:`, else as `Election` says.
-    """
+    """`with board.election("report") as leader:`, as `Election` says."""
 
     def __init__(self, election: "Election", portal: Portal) -> None:
         super().__init__(election, portal)
@@ -409,9 +397,7 @@ class ItemVerbs(Proxy[Board]):
 
 
 class BlockingBoard(ItemVerbs):
-    """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
-    may use it.
-    """
+    """An open board whose methods wait, for any thread. Made by `blackboard.open_blocking`."""
 
     def __init__(self, board: Board, portal: Portal) -> None:
         super().__init__(board, portal)

@@ -124,9 +124,7 @@ class EventEmitter:
         self.emit(make, run.id, run.type, run.fence, *args, **values)
 
     def _report(self, failed: Subscription) -> None:
-        """Emits the failures of a subscriber to the others. One that fails at this, too, is counted
-        and not reported.
-        """
+        """Emits the failures of a subscriber to the others; one that fails at this is counted."""
         message = f"{failed.name} fails ({failed.failures}): {failed.problem}"
         event = self._trouble(failed, message)
         for subscription in tuple(self.subscriptions):

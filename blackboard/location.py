@@ -34,8 +34,7 @@ class Location:
     name: str
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     unread: str = ""
-    """Why the handlers could not be read, where items are changed: an item whose schedule may be
-    theirs cannot be computed then."""
+    """Why the handlers could not be read: an item whose schedule may be theirs is refused."""
     clock: Clock = field(default_factory=SystemClock)
     cwd: Path = field(default_factory=Path.cwd)
     """Where a relative path of the store starts from, also when jobs change the current folder."""
@@ -52,9 +51,7 @@ class Location:
         return resolve_path(self.store, self.cwd)
 
     def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
-        """Refuses params that the type's handler does not take, as far as it declares them and is
-        at hand. Raises BadInput naming the field.
-        """
+        """Refuses params that the type's handler, if it is at hand, does not take."""
         handler = self.handlers.get(item_type)
         if handler is not None and handler.params is not None:
             handler.params.check(params)
@@ -138,9 +135,7 @@ class Location:
 
 
 def store_of(named: str | None, settings: Settings, folder: Path) -> str:
-    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db beside the
-    settings.
-    """
+    """The named store, else BLACKBOARD_STORE, `[board] store`, or blackboard.db beside it."""
     if named is None:
         named = os.environ.get("BLACKBOARD_STORE") or None
     if named is not None:

@@ -460,9 +460,7 @@ def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """The path in `$.types[...].every`, `$.items[2].id`. `[...]` is the first entry that is
-    wrong.
-    """
+    """The path in `$.types[...].every`, `$.items[2].id`; `[...]` is the first wrong one."""
     path: list[str | int] = []
     for name, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
         if name:

@@ -62,9 +62,7 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 def _check_key(row: Row, *good: str) -> None:
-    """Raises Unreadable unless the key of a row is one of these; or begins with one of them that
-    ends with a colon.
-    """
+    """Raises Unreadable unless the key is one of these; one with a colon is a beginning."""
     if not any(row.key == key or (key[-1] == ":" and row.key.startswith(key)) for key in good):
         raise Unreadable("D9", "its key does not match its columns")
 
@@ -220,9 +218,8 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
 
 
 async def examine_others(board: BoardTable, request: Examination, *, of: str) -> list[Finding]:
-    """What is wrong with the rows of a board other than those of items. `of` stands before the keys
-    of rows in the partition of the board's own row. Where many rows of a partition are bad, those
-    after the first `MOST_NAMED` are only counted.
+    """What is wrong with the rows beside the items; `of` stands before keys of the board's own.
+    Those after the first `MOST_NAMED` of a partition are only counted.
     """
     findings = list[Finding]()
     for partition, kinds in partitions_of(board, quick=request.quick).items():

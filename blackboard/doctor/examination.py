@@ -47,9 +47,7 @@ LARGEST_SKEW = 5.0
 LOOKED_AT = 100
 """Items that are looked at between two calls of `pause`: each takes a few requests."""
 MOST_LOOKED_AT = 1_000
-"""Items of a shard that a quick examination looks at: where a newer version writes all rows, or a
-clock was wrong, each item of a large board may look broken.
-"""
+"""Items of a shard that a quick examination looks at: after a wrong clock all look broken."""
 MENDED = {"D1", "D2", "D3", "D4", "D5", "D6", "D8", "D11"}
 """The findings about items that a repair mends. They are about several rows, or about a time that
 only a wrong clock explains."""
@@ -59,9 +57,7 @@ MOST_NAMED = 5
 
 @dataclass(slots=True, kw_only=True)
 class DoctorReport:
-    """What was looked at, and what was found. The counts are of the board alone, the findings also
-    of its groups and elections.
-    """
+    """What was looked at, on this board, and found, also on its groups and elections."""
 
     items: int = 0
     """Rows of items, also of those that cannot be read."""
@@ -105,9 +101,7 @@ def unopened(board: str, bad: BadRow) -> DoctorReport:
 async def _examine_items(
     board: BoardTable, request: Examination, served: TypesTaken
 ) -> tuple[DoctorReport, Counter[str]]:
-    """What is wrong in the shards of one board, and how many active items there are of each type.
-    `served` are the types that its workers take.
-    """
+    """What is wrong in the shards of a board, and how many active items each type has."""
     report, types, paused = DoctorReport(), Counter[str](), list[int]()
     now = await board.table.now()
     for number in range(board.shards):
@@ -206,9 +200,7 @@ class _Judge:
         )
 
     def certain(self, case: Case, item: Item) -> list[Finding]:
-        """What is wrong with an item by its rows as a scan found them, one after the other. Where a
-        repair mends that, the item is in doubt instead.
-        """
+        """What is wrong with an item as it was scanned. What a repair mends is doubted instead."""
         bounds = self.bounds(item)
         findings = diagnose(case, bounds)
         is_mended = any(finding.code in MENDED for finding in findings)
@@ -229,9 +221,7 @@ class _Judge:
         return found
 
     async def findings(self, part: str, tokens: Collection[str]) -> list[Finding]:
-        """What is wrong with the rows of an id at one moment, as `look` reads them; repaired, if
-        that is requested.
-        """
+        """What is wrong with an id at one moment, as `look` reads it; repaired, if requested."""
         mended: list[Finding] = []
         findings: list[Finding] = []
         for _ in range(TRIES):
@@ -270,9 +260,7 @@ class _Judge:
             return repair_ops(case, replace(bounds, planning=None))
 
     async def _commit(self, ops: Sequence[Op]) -> bool:
-        """Whether a repair may have been applied. After a lost reply the next reading shows it; a
-        batch that arrives late is refused, if its rows have changed. Raises Refused.
-        """
+        """Whether a repair may have been applied; the next reading shows it. Raises Refused."""
         table = self._board.table
         try:
             await table.commit(self._board.shard(self._shard.number), ops[: table.max_rows])
@@ -309,9 +297,8 @@ def _unserved(types: Counter[str], request: Examination, served: TypesTaken) -> 
 
 
 async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding]:
-    """Whether some shards are paused and others are not, by the row that each of them has. A
-    command that pauses or resumes the board writes the shards one after the other, so a difference
-    is reported only if two readings find the same one.
+    """Whether some shards are paused and others not, by two readings that agree: a command writes
+    one after the other.
     """
     for _ in range(LOOKS):
         if len(paused) in {0, board.shards}:
@@ -334,9 +321,7 @@ async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding
 
 
 async def _prune(board: BoardTable, retention: Retention) -> list[Finding]:
-    """Deletes the runs that no release has deleted: of items that are removed, or whose runs end in
-    none.
-    """
+    """Deletes the runs that no release has deleted."""
     pruned = await prune_all(board, retention=retention)
     if not pruned:
         return []

@@ -64,9 +64,7 @@ def _following(item: Item, lock: Lock) -> Item:
 
 
 def _freed(case: diagnosis.Case, item: Item, bounds: diagnosis.Bounds) -> Item:
-    """The item without a lock, planned by the present time. Its fence rises above that of the lock
-    that is taken away.
-    """
+    """The item without a lock, planned by the present time; its fence rises above the lock's."""
     fence = one_more(item.fence) if item.running else item.fence
     if case.lock is not None and case.lock.fence >= fence:
         fence = one_more(case.lock.fence)

@@ -86,9 +86,7 @@ def next_key(ready: datetime, item_id: str) -> str:
 
 
 def is_next_key(key: str, ready: datetime, item_id: str) -> bool:
-    """Whether `next_key` makes this key. Workers read many, and a time is read in a tenth of the
-    time in which it is written.
-    """
+    """Whether `next_key` makes this key. Workers ask often, and reading a time is quicker."""
     match = _NEXT_MOMENT.match(key)
     try:
         if match and datetime.fromisoformat(match[1]) == ready:
@@ -226,9 +224,7 @@ def leaders_board(board: str) -> str:
 
 
 def group_of(board: str) -> str:
-    """The name of the group whose board has this name, LEADERS for that of the elections; "" for a
-    board that belongs to no other, and may have groups and elections itself.
-    """
+    """The name of a board's group, LEADERS for elections; "" for a board of its own."""
     return board.partition(".")[2]
 
 
@@ -256,9 +252,7 @@ def check_board_name(name: str) -> str:
 
 
 def check_own_board(name: str) -> None:
-    """Raises BadInput for the board of a group or of elections. Workers and candidates make it, and
-    it has no groups or elections itself.
-    """
+    """Raises BadInput for the board of a group or of elections, which has none itself."""
     if group := group_of(name):
         owner = owner_of(name)
         problem = f"{name} has the partitions of the pump {group}, which workers of {owner} make"

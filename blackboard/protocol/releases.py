@@ -54,16 +54,13 @@ from blackboard.rules.transitions import (
 from blackboard.table import Busy, Conflict, Delete, Etag, Op, Refused, Unavailable, Unknown, units
 
 ROWS_OF_A_RELEASE = 4
-"""Operations of a release, at most: delete the lock, insert the next token, merge the item, insert
-the run."""
+"""Operations, at most: delete the lock, insert the next token, merge the item, insert the run."""
 ROUNDS = 3
 """Batches in which a release may be refused, before it is settled by itself."""
 FAILURES = 4
-"""Tries without success: of a release, before it lets others go first; of a batch of them, before
-each is settled by itself."""
+"""Failed tries of a release until it lets others go first; of a batch until it is taken apart."""
 UNANSWERED = 12
-"""Tries of one release without an answer, each after another renewal of its lock, before it is
-tried with a short error; and tries of a late run, before it is dropped."""
+"""Unanswered tries of a release, each after a renewal, until its error is short; of a late run."""
 REFUSED = "the store refused the outcome"
 
 Answer = TypeVar("Answer")
@@ -99,9 +96,7 @@ class Released(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Renewals:
-    """The renewals of locks whose runs are released. This class is for locks that are not renewed;
-    that of a worker is a subclass.
-    """
+    """How locks are renewed while their runs are released: here not; a worker has a subclass."""
 
     async def pause(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         """Pauses the renewals of these runs' locks, but for locks that would go stale: a renewal
@@ -127,8 +122,8 @@ async def release(
     renewals: Renewals | None = None,
     landed: Landed = _nothing_more,
 ) -> list[Released]:
-    """Releases runs, as many in one batch as fit it. Returns when all are in the history; waits for
-    the store without a limit. `landed` is called with runs as soon as they are there.
+    """Releases runs, in batches; returns when all are in the history. `landed` is called with runs
+    as soon as they are there. Waits for the store without a limit.
     """
     renewals = renewals or Renewals()
     fitted = [fit(finished_run, board.table.max_value) for finished_run in finished]
@@ -258,9 +253,7 @@ async def each_for_itself(
     write: Callable[[Sequence[FinishedRun]], Awaitable[list[Released]]],
     batch: Sequence[FinishedRun],
 ) -> list[Released]:
-    """Releases runs together by `write`. If that raises an unexpected error, each is released by
-    itself; one that raises it again is dropped, and its lock goes stale.
-    """
+    """Releases runs by `write`; after an unexpected error one by one, dropping what fails."""
     try:
         return await write(batch)
     except Exception as problem:  # noqa: BLE001 - one run must not end its worker
@@ -276,9 +269,8 @@ async def each_for_itself(
 
 
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
-    """The run, with an outcome that fits a row: a long error and a long output are cut, a result
-    that is too long is replaced by a warning, and one that is not JSON makes the run a failure. The
-    warnings of the result are added to those of the run, as many as fit.
+    """The run, with an outcome that fits a row: a long error or output is cut, a long result is
+    replaced by a warning, one that is not JSON makes a failure; the result's warnings are added.
     """
     ended = finished.ended
     warnings = ended.warnings
@@ -301,9 +293,7 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
 def prepare(
     board: BoardTable, finished: FinishedRun, *, now: datetime
 ) -> tuple[list[Op], Released]:
-    """The batch that releases an item, built from the item in the claim, and what it makes of the
-    run.
-    """
+    """The batch that releases the item of a claim, and what it makes of the run."""
     claim, ended = finished.claim, finished.ended
     run = ended_run(claim, ended, now=now)
     after = released(
@@ -340,9 +330,7 @@ def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
 
 
 async def settle(board: BoardTable, finished: FinishedRun, *, ready: datetime | None) -> Released:
-    """Releases one run, or records it as late. `ready` is when its item is ready next, by the
-    release that may have landed.
-    """
+    """Releases one run, or records it as late. `ready`: by the release that may have landed."""
     try:
         return await _until_it_lands(board, finished, ready=ready)
     except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
@@ -411,9 +399,7 @@ def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
 
 
 async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
-    """Writes a run whose lock was taken away into the history, and its result into the item if the
-    rules say so.
-    """
+    """Records a run whose lock was taken away, and its result, if the rules say so."""
     claim, ended, unanswered = finished.claim, finished.ended, 0
     while True:
         run = ended_run(claim, ended, now=now)
@@ -466,9 +452,7 @@ async def until_answered(
 
 
 async def _let_others_first(board: BoardTable, *, failures: int) -> None:
-    """After `FAILURES` tries, waits before the next, so that releases that the store takes go
-    first.
-    """
+    """After `FAILURES` tries, waits before the next: what the store takes goes first."""
     if failures > FAILURES:
         pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
         await board.clock.sleep(pause)

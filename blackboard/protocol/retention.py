@@ -1,22 +1,16 @@
 """How long history is kept: of each item the latest runs, up to a number and an age; of a removed
 item its tombstone.
 
-The worker that releases a run prunes the history of its item, if the fence of the run is divisible
-by 16, or that of an attempt before it, which may have been abandoned and not released: no election
-is needed for that. An item that runs so often that its runs become too many before they become too
-old is pruned every 96 runs: the deleted rows then fit one batch of any store, and there may be
-nearly twice as many runs. An abandoned or cancelled run stays for an hour in any case: if it ends
-late, its worker finds the row of the run.
+The worker that releases a run prunes the history of its item at every 16th fence: no election is
+needed for that. An item whose runs become too many before they become too old is pruned every 96
+runs: the deleted rows then fit one batch of any store. An abandoned or cancelled run stays for an
+hour in any case: if it ends late, its worker finds the row of the run. What no release prunes in
+time, as of an item that is removed or paused, or runs seldom, the coordinator of the board does
+(`sharing/coordinator.py`).
 
 What is deleted cannot be mended, and the store's clock may be years ahead for a while. So a worker
 deletes nothing for its age before it has watched that clock go on for an hour without a jump; until
-then it prunes by number alone. A command watches no clock: `doctor --repair` prunes so, too, and a
-worker that is gone sooner, as with `--once`, leaves what is too old to others.
-
-An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
-release that prunes; and one that runs seldom has it too late: sixteen runs of a monthly item take
-longer than its history is kept. The coordinator of the board prunes those
-(`sharing/coordinator.py`).
+then, as any command, it prunes by number alone.
 
 A tombstone keeps three things of a removed item:
 
@@ -28,8 +22,8 @@ A tombstone keeps three things of a removed item:
 So it is deleted after the names have been forgotten, after its history, and after its fence was
 written to the row `floor`: an id without a row is added with the fence of that row. That write is
 answered before the deletion is sent; so an addition that misses the tombstone reads a floor that is
-high enough. The deletion states the etag of the tombstone: one that became an item again stays. Of
-its history only runs of fences up to its own are deleted: those of a new life are above.
+high enough. The deletion states the etag of the tombstone, and spares runs above its fence: those
+are of a new life.
 """
 
 from collections.abc import Sequence
@@ -97,11 +91,10 @@ def prunes_after(
     retention: Retention,
     interval: timedelta | None = None,
 ) -> bool:
-    """Whether the release of this fence is followed by a pruning. `interval` is from its start to
-    the item's next run, None when there is none. The fences of the attempts before it count, too,
-    where they may have been abandoned: each of an item's runs may be abandoned at an even fence,
-    and released at an odd one. `retries` are those of the item: an attempt that was not to be taken
-    over was released, as by a handler that asks for one retry after the other.
+    """Whether the release of this fence is followed by a pruning. `interval`: from its start to the
+    next run. The fences of the attempts before it count, too, if they may have been abandoned
+    (`retries`: those of the item): runs may be abandoned at each even fence, and released at odd
+    ones.
     """
     counted = attempt if may_take_over(attempt - 1, retries=retries) else 1
     return fence % prune_every(retention, interval) < counted
@@ -114,9 +107,7 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
 
 
 class Rests:
-    """Awaits `pause` at first, and whenever so much was read since: `PAGE` runs, or `HISTORIES`
-    histories.
-    """
+    """Awaits `pause` at first, and after each `PAGE` runs or `HISTORIES` histories."""
 
     def __init__(self, pause: Pause) -> None:
         self._pause = pause
@@ -132,9 +123,7 @@ class Rests:
 async def prune(
     board: BoardTable, item_id: str, *, retention: Retention, rests: Rests | None = None
 ) -> int:
-    """Deletes the runs of an item that are not kept, and returns how many. Those of a newer version
-    stay. A row that cannot be read is kept by its place alone.
-    """
+    """Deletes runs of an item that are not kept, and returns how many; newer versions' stay."""
     now, place, ops = await board.table.now(), 0, list[Delete]()
     if board.clock_proven_in():
         retention = retention.without_age()
@@ -169,10 +158,7 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
-    """Prunes the histories of all items that no release prunes in time, and deletes expired
-    tombstones. Awaits `pause` after each page of items, as `Rests` before histories, and before
-    the tombstones of a batch are deleted.
-    """
+    """Prunes what no release prunes in time, and deletes expired tombstones, with pauses."""
     done, now, rests = Pruned(), await board.table.now(), Rests(pause)
     if board.clock_proven_in():
         retention = retention.without_age()
@@ -194,9 +180,7 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 
 @dataclass(slots=True)
 class _Histories:
-    """Finds out which items of a shard have a history, asked in the order of their keys. One
-    request answers that for all items up to the next one that has.
-    """
+    """Which items of a shard have a history: one request answers up to the next that has."""
 
     _board: BoardTable
     _shard: int
@@ -216,9 +200,7 @@ class _Histories:
 
 
 def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether it is a tombstone that may be deleted. One of a newer version is left alone, and so
-    is one above whose fence nothing could be added.
-    """
+    """Whether it is a tombstone that may go: old enough, of this version, with a low fence."""
     return (
         item.state is State.REMOVED
         and item.version <= VERSION
@@ -231,9 +213,8 @@ def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
 async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
-    """Deletes tombstones of one shard with their histories, as many as one batch deletes. A
-    tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now or
-    is of a newer version; all of them stay where the floor cannot be read.
+    """Deletes tombstones of one shard with their histories, at most a batch. Those stay that became
+    items again or whose history cannot go now, and all where the floor is unreadable.
     """
     runs, bare, rests = 0, [], Rests(pause)
     for tombstone in tombstones:
@@ -260,9 +241,7 @@ async def delete_tombstones(
 
 
 async def raise_floor(board: BoardTable, fence: int) -> None:
-    """Raises the floor of the board to `fence`, if it is lower. Raises TableError when it may still
-    be lower, BadRow where it cannot be read.
-    """
+    """Raises the board's floor to `fence`, if it is lower. Raises TableError in doubt, BadRow."""
     partition, key = keys.meta_partition(board.name), keys.FLOOR_KEY
     for _ in range(TRIES):
         row = await read(board.table, partition, key)

@@ -18,8 +18,7 @@ from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, Tally, is_current
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
 LARGE = 1_000
-"""Items. Of a board that has more, the current statistics are shown, and not all items are read to
-count them."""
+"""Items. Those of a larger board are not counted anew while there are current statistics."""
 
 
 class BoardStatus(Struct, frozen=True, kw_only=True):
@@ -35,8 +34,8 @@ async def read_status(
     *,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> BoardStatus:
-    """The status of `items`, or of all items of the board. Items are read before locks: a run that
-    started in between has a lock with another fence, and such a lock is ignored.
+    """The status of `items`, or of all. Items are read before locks: one of another fence is of a
+    run that began in between, and ignored.
     """
     if items is None:
         items = [item async for item in board.items()]
@@ -56,9 +55,7 @@ async def read_status(
 
 
 async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
-    """The locks of items, by id: read one by one where that takes fewer requests than
-    `BoardTable.locks`.
-    """
+    """The locks of items, by id, with the fewest requests."""
     if len(ids) > board.shards:
         return {lock.id: lock async for lock in board.locks()}
     rows = [
@@ -76,9 +73,8 @@ async def count(
     pause: Pause | None = None,
     each: Callable[[ItemStatus], None] = lambda _: None,
 ) -> Statistics:
-    """Counts all items, with a pause after each page; `each` is called with the status of every
-    item. Locks are read when the first item is found to be running; a lock of another fence than
-    its item is ignored.
+    """Counts all items, with a pause after each page; `each` is called with each status. Locks are
+    read when the first item is found to be running.
     """
     began = board.clock.monotonic()
     now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
@@ -110,9 +106,8 @@ async def statistics_if_large(board: BoardTable) -> Statistics | None:
 async def write_statistics(
     board: BoardTable, counted: Statistics, *, over: Statistics | None = None
 ) -> Statistics | None:
-    """Writes statistics over those that this worker wrote before (`over`), or over those that
-    exist; but not over current ones of a later term, nor over a row of a newer version. Returns
-    what was written; None: nothing was, or that is in doubt.
+    """Writes statistics over this worker's last ones (`over`), or others, but not over current ones
+    of a later term, or a newer row. Returns what was written; None: nothing, or in doubt.
     """
     etag = over.etag if over is not None else ""
     if not etag:

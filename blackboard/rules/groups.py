@@ -46,9 +46,7 @@ class Partition(ItemStatus, frozen=True, kw_only=True):
 def judged(
     partition: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> Partition:
-    """The state of a partition at `now`, by the store's clock. `resumed` is when it was last
-    resumed.
-    """
+    """The state of a partition at `now`, by the store's clock; `resumed`: when it last was."""
     free = timedelta(0)
     if partition.holder:
         state = PartitionState.HELD
@@ -74,9 +72,8 @@ def judged(
 def has_no_leader(
     partition: ItemStatus, *, lease: timedelta, now: datetime, resumed: datetime | None
 ) -> bool:
-    """Whether an election that is not paused has had no leader for longer than its lease, or
-    nothing says for how long: it was released in the future, or renewed before the host was
-    started.
+    """Whether an election that is not paused has had no leader for longer than its lease, or for an
+    unknown time: it was released in the future, or renewed before the host was started.
     """
     if partition.holder or partition.item.is_paused:
         return False
@@ -111,9 +108,8 @@ def _free_for(partition: ItemStatus, *, now: datetime, resumed: datetime | None)
 
 
 def _released_at(item: Item, resumed: datetime | None) -> datetime:
-    """Since when an item that does not run could have been held: since the end of its last run,
-    however long it waits for the next, or since it was resumed; since it came due where it never
-    ran, or where a person has acknowledged its failure.
+    """Since when an item that does not run could have been held: since the end of its last run or
+    its resuming; since it came due where it never ran, or its failure is acknowledged.
     """
     if item.stop is None or item.is_acknowledged:
         return item.ready

@@ -286,8 +286,8 @@ def added(
     first: datetime | None,
     now: datetime,
 ) -> Item:
-    """A new item, due at once or at `first`, an `at` at its time; `before` is the tombstone of an
-    earlier life of the id. Without one the fence is `floor`: the tombstone may have been deleted.
+    """A new item, due at once, at `first`, or an `at` at its time. `before`: the tombstone of an
+    earlier life; without one the fence is `floor`.
     """
     if before is not None:
         _check(ItemEvent.ADD, before)
@@ -318,8 +318,8 @@ def copied(
     mark: str,
     settings: RunSettings,
 ) -> Item:
-    """An item that does not run under another id, paused by `mark`; `before` and `floor` are of
-    that id, as when one is added. Its history is not copied.
+    """An item that does not run under another id, paused by `mark`, without its history; `before`
+    and `floor` are of that id.
     """
     if before is not None:
         _check(ItemEvent.COPY, before)
@@ -340,9 +340,8 @@ def copied(
 
 
 def removed(item: Item, *, now: datetime) -> Item:
-    """The tombstone of an item: a fence, higher than any before, for the item that is added next
-    under the id. So a run that is under way is found to be late, and no two lives of an id are born
-    with one fence.
+    """The tombstone of an item. Its fence is higher than any before: so a run under way is found to
+    be late, and no two lives of an id are born with one fence.
     """
     _check(ItemEvent.REMOVE, item)
     return Item(
@@ -379,9 +378,7 @@ def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> 
 
 
 def overridden(item: Item, *, owner: str, now: datetime) -> Item:
-    """The item when another worker has overridden its lock, which was not renewed, and runs it
-    again.
-    """
+    """The item when another worker has overridden its stale lock, and runs it again."""
     _check(ItemEvent.OVERRIDE, item)
     return replace(
         item,
@@ -404,9 +401,8 @@ def released(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """The item when its holder has released it. `fraction`, drawn in [0, 1), is the jitter of a
-    backoff; `requeue`: if it was cancelled, the same slot is run again; `retry_after` and `final`
-    are its handler's answer.
+    """The item when its holder has released it. `fraction`: a draw in [0, 1) for a backoff;
+    `requeue`: cancelled, the slot is run again; `retry_after`, `final`: its handler's answer.
     """
     _check(ItemEvent.RELEASE, item)
     after = after_run(
@@ -434,9 +430,8 @@ def has_lasted(run: Run, settings: RunSettings) -> bool:
 
 
 def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False) -> Item:
-    """The item when another than its holder has ended its run, and does not run it. The fence
-    rises, so that the holder's result is found to be late. `requeue`: the run was cancelled or
-    abandoned, and is made again.
+    """The item when another has ended its run, and does not run it; the fence rises, so that the
+    holder's result is late. `requeue`: cancelled or abandoned, the run is made again.
     """
     _check(ItemEvent.FREE, item)
     after = after_run(
@@ -489,9 +484,7 @@ def after_run(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """The item with what it waits for after a run: the table at the head of this module.
-    `requeue`: where it was cancelled or abandoned, the same slot is run again.
-    """
+    """The item with what it waits for after a run: the table at the head of this module."""
     failures = one_more(item.failures) if outcome in FAILING else item.failures
     failures = 0 if outcome is Outcome.OK else failures
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
@@ -545,9 +538,7 @@ def _with_params(item: Item, once: str) -> Item:
 def _waiting_for(
     item: Item, following: datetime | None, *, settings: RunSettings, now: datetime
 ) -> Item:
-    """The item that waits for the first of its requests, or for its slot `following`; without both
-    it is done. One that was done and has a slot again is active, or paused if it was.
-    """
+    """The item that waits for its first request, or slot `following`; without both it is done."""
     state = State.PAUSED if item.is_paused else State.ACTIVE
     after = replace(_with_params(item, ""), state=state, attempt=1, put_back=False)
     if item.requests:
@@ -574,9 +565,7 @@ def run_of(
     log: tuple[LogLine, ...] = (),
     note: str = "",
 ) -> Run:
-    """The row in the history of an item's run that ended at `now`, in whatever way. `nonce` is that
-    of its lock, "" where the lock was not read.
-    """
+    """The history's row of a run that ended at `now`. `nonce`: of its lock, "" if not read."""
     start = item.start or item.ready
     return Run(
         id=item.id,
@@ -624,9 +613,8 @@ def late_move(
 
 
 def stays(row: Run, late: Run) -> bool:
-    """Whether a row of the history stays as it is, though its run came back: it says superseded
-    already, or says that an operator cancelled a run that did not end well, or is of another run,
-    which got the same fence after the store was set back to an earlier state.
+    """Whether a row stays, though its run came back: it says superseded, or that an operator
+    cancelled a run that did not end well, or is another run's, as the store was set back.
     """
     cancelled = row.outcome is Outcome.CANCELLED and late.outcome is not Outcome.OK
     of_another = row.nonce not in ("", late.nonce)
@@ -677,9 +665,7 @@ class Requested(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     """Runs that come first, the running one included."""
     joined: bool = False
-    """Whether the run was asked for before, is a retry, or was put back before an edit: one run is
-    for both.
-    """
+    """Whether one run is for both: asked for before, a retry, or put back before an edit."""
 
 
 def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
@@ -735,9 +721,8 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def _ready_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
-    """When the run in hand, which keeps its slot, is due. One that was put back, and waits for the
-    end of a window, waits for the end of those that it is in by the new schedule; None: they have
-    no end.
+    """When the run in hand is due, which keeps its slot. One that was put back, in a window, waits
+    for the end of those it is in by the new schedule; None: they have no end.
     """
     due = max(item.stop or now, now)
     if not item.put_back or item.ready <= due:
@@ -765,9 +750,7 @@ def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def _planned_beside(item: Item, planned: datetime) -> Item:
-    """The item with another planned slot, while its run goes on, or waits for a retry or because it
-    was asked for. The slot of that run is moved by a millisecond at the most.
-    """
+    """The item with another planned slot beside its run, whose slot may move by a millisecond."""
     if planned == item.planned:
         return item
     slot = item.slot if item.running else slot_asked_for(item.slot, beside=planned)
@@ -779,8 +762,7 @@ def _planned_beside(item: Item, planned: datetime) -> Item:
 
 def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
     """An item that does not run, as if its clock had been right: a start or stop in the future
-    becomes now, and a slot that nothing explains is planned anew. A run that was asked for, is
-    tried again, or was put back, is due at once.
+    becomes now, an unexplained slot is planned anew, a begun or requested run is due.
     """
     _check(ItemEvent.REPAIR, item)
     after = replace(

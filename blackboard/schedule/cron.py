@@ -84,10 +84,7 @@ _RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression in a zone, or several.
-
-    Raises BadInput when it cannot be read ("cron", "timezone") or would never run.
-    """
+    """A cron expression in a zone, or several. Raises BadInput ("cron", "timezone")."""
 
     expression: str
     zone: str = "UTC"
@@ -119,9 +116,7 @@ class Cron:
                 last = run
 
     def mean_interval(self) -> timedelta | None:
-        """The mean time between two runs, counted from the calendar of four years without regard to
-        limits and changes of the clock; None when it does not run in those.
-        """
+        """The mean time between two runs over four years, without limits; None: no run."""
         return _mean_interval(self.expression)
 
 
@@ -214,10 +209,7 @@ def _first_in_wall_order(
 
 @lru_cache(maxsize=1024)
 def read_fields(expression: str) -> Fields:
-    """Reads an expression or a name such as @daily.
-
-    Raises BadInput("cron").
-    """
+    """Reads an expression or a name such as @daily. Raises BadInput("cron")."""
     texts = _MACROS.get(expression.lower(), expression).split()
     if expression.lower() == "@reboot":
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
@@ -305,9 +297,7 @@ _FIELDS = (
 
 
 def idle_steps(expression: str) -> str:
-    """A step that leads beyond its field, as in */90, in words; "" if there is none. Raises
-    BadInput.
-    """
+    """A step beyond its field, as in */90, in words; "" if there is none. Raises BadInput."""
     for part in expression.split(";"):
         read_fields(" ".join(part.split()))
         for text, field in zip(part.split(), _FIELDS, strict=False):

@@ -34,8 +34,7 @@ from blackboard.schedule.zones import find_zone, first_shown, replay_after, show
 Calendars = Mapping[str, Sequence[str]]
 """The windows of each calendar, by its name."""
 MOST_WINDOWS = 4_000
-"""The most windows one after the other, some ten years of days: where there are more, the schedule
-counts as one that has no further slot."""
+"""The most windows in a row, some ten years of days: after more, there is no further slot."""
 LONGEST_BLACKOUT = 10_000
 """The most characters, those of its calendars included: a row holds it together with a schedule."""
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -109,9 +108,7 @@ class Limits(Struct, frozen=True, kw_only=True):
         return f" ({words})" if words else ""
 
     def opens(self, moment: datetime) -> datetime | None:
-        """`moment` if it is in no window, else the end of the windows around it. Returns None if
-        `MOST_WINDOWS` windows follow one another.
-        """
+        """`moment`, or the end of the windows around it; None after `MOST_WINDOWS` in a row."""
         zone = find_zone(self.zone)
         for _ in range(MOST_WINDOWS):
             local = moment.astimezone(zone)
@@ -150,9 +147,8 @@ def limits(
     zone: str = "UTC",
     calendars: Calendars | None = None,
 ) -> Limits:
-    """Makes the limits of a schedule. Names of calendars are looked up in `calendars`; None: a name
-    has the windows that are written behind it, or none. Raises BadInput ("blackout") for windows
-    that cannot be read.
+    """Makes the limits of a schedule. Without `calendars` a name has the windows that are written
+    behind it, or none. Raises BadInput ("blackout").
     """
     if not blackout or blackout.strip().lower() == NO_WINDOWS:
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE
