@@ -19,7 +19,7 @@ the item remembers: a pause that was applied is not applied again over a resume 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -184,7 +184,9 @@ async def change_item(
                 changed = tries.unanswered is not None or bool(item and is_applied(item, name))
                 return Changed(item=first, before=first, changed=changed)
             raise Missing(item_id)
-        _check_open(item, also_copy=also_copy)
+        check_version(item)
+        if not also_copy:
+            check_no_copy(item)
         first = first or item
         if is_applied(item, name):
             changed = tries.unanswered is not None or not is_shared
@@ -205,15 +207,6 @@ async def change_item(
             tries.lost(unanswered)
             continue
         return Changed(item=replace(after, etag=etags[keys.item_key(item_id)]), before=item)
-
-
-def _check_open(item: Item, *, also_copy: bool) -> None:
-    """Raises BadInput for an item that a newer version wrote, BeingRenamed for a copy that may be
-    made anew.
-    """
-    check_version(item)
-    if not also_copy:
-        check_no_copy(item)
 
 
 def remembered(board: BoardTable, item: Item, name: str, *, now: datetime) -> tuple[Applied, ...]:
@@ -251,13 +244,15 @@ async def edit(
     that never ran. Raises StillRuns for a new type or a checkpoint while the item runs, BadInput
     for a first time of an item that ran.
     """
+    when = attrgetter(*OF_ITS_SCHEDULE)
 
     def build(item: Item, now: datetime) -> Item | None:
         before = spec_of(item)
         after = change(before, item)
         check_held(board.name, after, item_type=item_type, before=before)
         spec = rewrite_spec(item.spec, after)
-        check_ended(item, item_type=item_type, checkpoint=checkpoint)
+        if item.running and (item_type not in {None, item.type} or checkpoint is not None):
+            raise StillRuns(item.id, "checkpoint" if item_type in {None, item.type} else "type")
         edited, planned = replace(item, spec=spec), item
         if declared_by is not None:
             edited = replace(edited, declared_by=declared_by)
@@ -266,7 +261,7 @@ async def edit(
         if has_other_type:
             edited = replace(edited, type=of_type, checkpoint="")
             planned = replace(item, type=of_type, schedule="")  # its own is of the type before
-        is_needed = bool(first) or has_other_type or _says_when(before) != _says_when(after)
+        is_needed = bool(first) or has_other_type or when(before) != when(after)
         settings = _settings_if(board, planned, spec, needed=is_needed)
         if settings is not None:
             if has_other_type:
@@ -293,11 +288,6 @@ def _planned_by(
     return first_moved(after, first, settings=settings, now=now)
 
 
-def _says_when(spec: Spec) -> list[Any]:
-    """The schedule in a spec."""
-    return [getattr(spec, name) for name in OF_ITS_SCHEDULE]
-
-
 def _settings_if(board: BoardTable, item: Item, spec: str, *, needed: bool) -> RunSettings | None:
     """As `settings_of`; None for those that cannot be computed and are not `needed`."""
     try:
@@ -306,14 +296,6 @@ def _settings_if(board: BoardTable, item: Item, spec: str, *, needed: bool) -> R
         if needed:
             raise
         return None
-
-
-def check_ended(item: Item, *, item_type: str | None, checkpoint: str | None) -> None:
-    """Raises StillRuns for an edit of an item that has to wait for the end of its run."""
-    if item.running and item_type not in {None, item.type}:
-        raise StillRuns(item.id, "type")
-    if item.running and checkpoint is not None:
-        raise StillRuns(item.id, "checkpoint")
 
 
 def check_never_ran(item: Item) -> None:

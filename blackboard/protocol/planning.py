@@ -34,23 +34,6 @@ def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
     return settings
 
 
-def check_releasable(board: BoardTable, work: Item | Token) -> None:
-    """Raises BadInput for an item of which the store would not take the end of a run, or that has
-    no fence left for one.
-    """
-    if work.fence >= LARGEST:
-        remedy = f"{command('rm', work.id)}; another id can be added"
-        raise BadInput("fence", f"no fence is above {work.fence:,}", remedy)
-    texts = {"spec": work.spec, "once": work.once, "checkpoint": work.checkpoint}
-    if work.requests:
-        texts["requests"] = text_of(work.requests)
-    limit = board.table.max_value
-    for name, text in texts.items():
-        if 2 * len(text) > limit and units(text) > limit:
-            problem = f"{units(text):,} characters; a value holds at most {limit:,}"
-            raise BadInput(name, problem, TOO_LARGE)
-
-
 def check_fences(tombstone: Item) -> None:
     """Raises BadInput where an item over a tombstone would have no fences for its runs."""
     if tombstone.fence >= HIGHEST_FLOOR:
@@ -59,7 +42,17 @@ def check_fences(tombstone: Item) -> None:
 
 def check_runnable(board: BoardTable, work: Item | Token, settings: RunSettings) -> Limit | None:
     """The limit that a run counts for. Raises BadInput or ValueError where none can run it."""
-    check_releasable(board, work)
+    if work.fence >= LARGEST:
+        remedy = f"{command('rm', work.id)}; another id can be added"
+        raise BadInput("fence", f"no fence is above {work.fence:,}", remedy)
+    texts = {"spec": work.spec, "once": work.once, "checkpoint": work.checkpoint}
+    if work.requests:
+        texts["requests"] = text_of(work.requests)
+    limit = board.table.max_value
+    for name, text in texts.items():  # the store would not take the end of its run
+        if 2 * len(text) > limit and units(text) > limit:
+            problem = f"{units(text):,} characters; a value holds at most {limit:,}"
+            raise BadInput(name, problem, TOO_LARGE)
     interval_of(settings.schedule, work.slot)
     return limit_of(work, settings)
 

@@ -292,24 +292,15 @@ async def _first_run(board: BoardTable, shard: int, key: str) -> Row | None:
 
 
 def needs_pruning(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether an item may have runs that are not kept, and that no release prunes in time."""
-    is_short = has_one_young_run(item, retention=retention, now=now)
-    return not is_short and not prunes_itself(item, retention=retention, now=now)
-
-
-def has_one_young_run(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether the history of an item is one run, which is kept: as of an item that runs once."""
-    return item.fence == 1 and item.stop is not None and now - item.stop <= retention.age
-
-
-def prunes_itself(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether an item has runs that end in a release, which prunes its history, and has them often
-    enough: one that waits longer for its next run, or whose run has not come, is left to others.
+    """Whether an item may have runs that are not kept, and that no release prunes in time: none
+    comes, or one that waits longer for its next run, or whose run has not come.
     """
+    if item.fence == 1 and item.stop is not None and now - item.stop <= retention.age:
+        return False  # its history is one run, which is kept: as of an item that runs once
     if item.state is not State.ACTIVE or item.failures:
-        return False
+        return True
     if item.outcome in {Outcome.ABANDONED, Outcome.CANCELLED}:
-        return False
+        return True
     if item.start is None:
-        return item.fence == 0  # else it may have the history of an earlier life
-    return max(item.ready, now) - item.start <= retention.age / PRUNE_EVERY
+        return item.fence != 0  # it may have the history of an earlier life
+    return max(item.ready, now) - item.start > retention.age / PRUNE_EVERY

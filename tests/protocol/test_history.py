@@ -15,11 +15,11 @@ from blackboard.protocol.retention import (
     Pruned,
     Retention,
     is_kept,
+    needs_pruning,
     prune,
     prune_all,
     prune_unreleased,
     prunes_after,
-    prunes_itself,
 )
 from blackboard.protocol.rows import data_of
 from blackboard.table import ANY, Delete, Insert, Merge
@@ -434,7 +434,7 @@ def is_left(item: Item, *, hours: float = 0) -> bool:
     sixteen days.
     """
     retention = Retention(age=timedelta(days=16))
-    return prunes_itself(item, retention=retention, now=START + timedelta(hours=hours))
+    return not needs_pruning(item, retention=retention, now=START + timedelta(hours=hours))
 
 
 def test_an_item_that_is_well_prunes_itself() -> None:
