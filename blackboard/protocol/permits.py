@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
+from blackboard.phrases import span
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
@@ -90,27 +91,30 @@ class PermitRow:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """The items, and the rows, that hold the permits of a limit."""
+    """What holds the permits of a limit."""
 
     items: tuple[str, ...] = ()
-    newer: tuple[str, ...] = ()
-    """The keys of rows that a newer version wrote: they count as held for ever."""
-    unreadable: tuple[str, ...] = ()
-    """The keys of rows that cannot be read: they count as held until they are as old as a lease."""
+    rows: tuple[str, ...] = ()
+    """Rows that cannot be read, each in words, with its key."""
 
     def __len__(self) -> int:
-        return len(self.items) + len(self.newer) + len(self.unreadable)
+        return len(self.items) + len(self.rows)
 
 
 async def occupied(board: BoardTable, limit: Limit) -> Occupied:
     """The permits that `take` counts as held."""
     held = [row for row in await _read(board, limit) if not row.is_stale]
-    odd = [row for row in held if row.permit is None]
     return Occupied(
         items=tuple(row.permit.id for row in held if row.permit is not None),
-        newer=tuple(row.row.key for row in odd if row.is_newer),
-        unreadable=tuple(row.row.key for row in odd if not row.is_newer),
+        rows=tuple(_odd(board, row) for row in held if row.permit is None),
     )
+
+
+def _odd(board: BoardTable, row: PermitRow) -> str:
+    where = f"the row {row.row.key} in {_partition(board)}"
+    if row.is_newer:
+        return f"{where}, which a newer version wrote (upgrade; without a newer worker, delete it)"
+    return f"{where}, which cannot be read and is free {span(LEASE)} after its last change"
 
 
 async def take(
