@@ -96,6 +96,14 @@ class BoardItemEvent(BoardEvent, frozen=True):
     fence: int
 
 
+class TroubleEvent(BoardEvent, frozen=True, kw_only=True):
+    """A warning; `message` says of what."""
+
+    level = logging.WARNING
+
+    message: str
+
+
 # ---- of a worker
 
 
@@ -460,22 +468,16 @@ class StoreChanged(BoardEvent, frozen=True, kw_only=True):
     away: bool
 
 
-class GroupTrouble(BoardEvent, frozen=True, kw_only=True):
+class GroupTrouble(TroubleEvent, frozen=True):
     """Partitions of a group cannot be named, made or served; the others are served."""
 
     kind = "group trouble"
-    level = logging.WARNING
-
-    message: str
 
 
-class BusUnavailable(BoardEvent, frozen=True, kw_only=True):
+class BusUnavailable(TroubleEvent, frozen=True):
     """The bus of a lease grab does not answer: after a lease the group goes by shares."""
 
     kind = "bus trouble"
-    level = logging.WARNING
-
-    message: str
 
 
 class BusBack(BoardEvent, frozen=True, kw_only=True):
@@ -607,13 +609,10 @@ class BoardExamined(BoardEvent, frozen=True, kw_only=True):
         return {"items": self.items, "findings": [asdict(finding) for finding in self.findings]}
 
 
-class HousekeepingTrouble(BoardEvent, frozen=True, kw_only=True):
+class HousekeepingTrouble(TroubleEvent, frozen=True):
     """The coordinator could not do a duty, or no worker can be elected. Items are still run."""
 
     kind = "housekeeping trouble"
-    level = logging.WARNING
-
-    message: str
 
 
 # ---- of notices and subscribers
@@ -627,13 +626,10 @@ class NoticeSent(BoardItemEvent, frozen=True, kw_only=True):
     message: str
 
 
-class NoticeFailed(BoardEvent, frozen=True, kw_only=True):
+class NoticeFailed(TroubleEvent, frozen=True):
     """A notice could not be sent."""
 
     kind = "notify trouble"
-    level = logging.WARNING
-
-    message: str
 
 
 class JobsChanged(BoardEvent, frozen=True, kw_only=True):
@@ -651,13 +647,11 @@ class JobsChanged(BoardEvent, frozen=True, kw_only=True):
         return f"{shown}{more}: it goes on with the code it has read, until it is started again"
 
 
-class EventsMissed(BoardEvent, frozen=True, kw_only=True):
+class EventsMissed(TroubleEvent, frozen=True, kw_only=True):
     """A subscriber failed, or works again."""
 
     kind = "events missed"
-    level = logging.WARNING
 
-    message: str
     subscriber: str
     """Its name."""
     failures: int

@@ -168,7 +168,7 @@ def test_a_kind_of_event_is_named_once_in_logs() -> None:
     kinds = Counter(vars(event)["kind"] for event in CLASSES if "kind" in vars(event))
     assert set(kinds.values()) == {1}
     unnamed = {event for event in CLASSES if not hasattr(event, "kind")}
-    assert {one.__name__ for one in unnamed} == {"BoardEvent", "BoardItemEvent"}
+    assert {one.__name__ for one in unnamed} == {"BoardEvent", "BoardItemEvent", "TroubleEvent"}
 
 
 def test_the_page_of_the_module_names_each_class() -> None:
