@@ -344,7 +344,9 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
 
 def _check_board(table: BoardSettings) -> None:
     parse_duration(table.history_age, "history_age")
-    _check_tombstones(table.tombstones)
+    if parse_duration(table.tombstones, "tombstones") < REMEMBERED:
+        problem = f"{table.tombstones!r} is too short: requests in doubt are tried again meanwhile"
+        raise BadInput("tombstones", problem, f"{format_duration(REMEMBERED)} at the least")
     check_spec(Spec(stale_after=table.stale_after))
     check_count("history", table.history, most=MOST_HISTORY)
 
@@ -383,13 +385,6 @@ def check_item(item: ItemTable) -> None:
     check_new_id(item.id)
     check_type(item.type)
     check_first(item.first, item.timezone or "UTC")
-
-
-def _check_tombstones(text: str) -> None:
-    if parse_duration(text, "tombstones") < REMEMBERED:
-        shortest = format_duration(REMEMBERED)
-        problem = f"{text!r} is too short: requests that are in doubt are tried again meanwhile"
-        raise BadInput("tombstones", problem, f"{shortest} at the least")
 
 
 def _placed(file: Path, error: tomllib.TOMLDecodeError) -> str:
@@ -442,21 +437,16 @@ def _field(path: Sequence[str | int]) -> str:
 def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
     """The problem of a value of another kind, and the remedy."""
     problem = f"it is {KINDS.get(got, got)}, not {KINDS.get(expected, expected)}"
-    match expected, got:
-        case "str", "int" | "float":
-            return problem, 'put it in quotes; a duration has its unit in there, as in "90s"'
-        case "str", "bool" | "datetime" | "date" | "time":
-            return problem, "put it in quotes"
-        case "int" | "float" | "bool", "str":
-            return problem, "leave out the quotes"
-        case "array", "object":
-            return problem, "its head has two brackets: [[...]]"
-        case "array", _:
-            return problem, "put it in brackets: [...]"
-        case "object", _:
-            return problem, "write a table, as in {days = 3}"
-        case _:
-            return problem, f"write {KINDS.get(expected, expected)}"
+    if (expected, got) == ("array", "object"):
+        return problem, "its head has two brackets: [[...]]"
+    if got == "str" and expected in {"int", "float", "bool"}:
+        return problem, "leave out the quotes"
+    written = {
+        "str": 'put it in quotes; a duration has its unit in there, as in "90s"',
+        "array": "put it in brackets: [...]",
+        "object": "write a table, as in {days = 3}",
+    }
+    return problem, written.get(expected) or f"write {KINDS.get(expected, expected)}"
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:

@@ -47,7 +47,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
     match kind:
         case "path":
             _check_no_options(rest)
-            return await _sqlite(rest, clock, Opening(create=create))
+            return await SqliteTable.open(_checked(rest), clock, Opening(create=create))
         case "sqlite":
             path, options = _split(rest)
             chosen = _options(options)
@@ -56,7 +56,7 @@ async def open_table(url: str, clock: Clock, *, create: bool = False) -> Table:
                 full=chosen.get("synchronous", False),
                 trusted=chosen.get("trust_filesystem", False),
             )
-            return await _sqlite(path, clock, opening)
+            return await SqliteTable.open(_checked(path), clock, opening)
         case "memory":
             return MemoryTable(clock)
         case "azurite" | "http" | "https":
@@ -141,22 +141,15 @@ async def _azure(url: str, clock: Clock, *, create: bool) -> Table:
     from blackboard.tables.azure_credentials import credential_for  # noqa: PLC0415 - for Azure alone
 
     address, retries = azure_address(url), Retries(clock)
+    at_terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
     while True:
-        credential = credential_for(address, os.getenv, interactive=_at_a_terminal())
+        credential = credential_for(address, os.getenv, interactive=at_terminal)
         try:
             from blackboard.tables.azure import AzureTable  # noqa: PLC0415 - needs aiohttp, checked
 
             return await AzureTable.open(address, clock, credential=credential, create=create)
         except (Busy, Unavailable) as refused:
             await retries.wait(refused)
-
-
-def _at_a_terminal() -> bool:
-    return sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
-
-
-async def _sqlite(path: str, clock: Clock, opening: Opening) -> Table:
-    return await SqliteTable.open(_checked(path), clock, opening)
 
 
 def _checked(path: str) -> str:

@@ -9,7 +9,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from blackboard.clock import Chance, Clock
 from blackboard.errors import BadInput, BadRow, BlackboardError, Missing
@@ -67,14 +67,8 @@ PAGE = 500
 """Rows that a long operation reads between two calls of `pause`."""
 FEW_ROWS = 250
 """Rows that cost less than another request."""
-
-
-class Breaker(Protocol):
-    """The circuit breaker in front of a store."""
-
-    async def ready(self, partition: str) -> None:
-        """Waits until a request to the partition would be let through."""
-        ...
+Breaker = Callable[[str], Awaitable[None]]
+"""Waits until a circuit breaker would let a request to a partition through."""
 
 
 class BoardTable:
@@ -150,7 +144,7 @@ class BoardTable:
         until the circuit breaker lets it through; without one, for a backoff.
         """
         if self.breaker is not None:
-            await self.breaker.ready(partition)
+            await self.breaker(partition)
             return
         asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
         pause = STORE.pause(failures, asked=asked, fraction=self.chance.fraction())

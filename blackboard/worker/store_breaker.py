@@ -119,7 +119,7 @@ class StoreBreaker:
         asked = board.table.table if isinstance(board.table, RetryingTable) else board.table
         table = GuardedTable(asked, self, need)
         proven_in = self.steady.proven_in
-        return board.using(table, breaker=table, clock_proven_in=proven_in)
+        return board.using(table, breaker=table.ready, clock_proven_in=proven_in)
 
     def opens_in(self, need: Need, partition: str) -> float:
         """Seconds until a request would be let through; 0: at once."""
