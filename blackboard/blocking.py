@@ -6,12 +6,10 @@
 The board lives on a thread of its own with an event loop of its own, the portal. A call hands its
 coroutine to that loop and waits for the answer, so any number of threads may share one board.
 
-No verb is written twice. `BlockingBoard` has one line for each: `verb(Board.add)` is a method that
-calls `Board.add` through the portal. `verb` is typed with a ParamSpec over the parameters behind
-`self` and with the type that the coroutine returns: mypy and editors see the signature of
-`Board.add`, and what is awaited there is returned here. `direct` does that for methods that are no
-coroutines, `each` for asynchronous iterators, `made` for methods that make a worker or an election.
-A test compares the verbs of both classes.
+No verb is written twice. `verb(Board.add)` is a method that calls `Board.add` through the portal,
+with its signature for mypy and editors: what is awaited there is returned here. `direct` does that
+for plain methods, `each` for asynchronous iterators, `made` for those that make a worker or an
+election. A test compares the verbs of both classes.
 
 A board belongs to the process that opened it. A server that forks its workers opens it afterwards.
 A board that is still open when the program ends is closed then, as at the end of its block.

@@ -8,8 +8,7 @@
 `Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop.
 
 A verb that is given `by` or a reason is what a person did, and is recorded as an action, in a row
-of its own. Without both it is what a program does, which may be a million items: nothing is
-recorded, so the verb costs what it has to.
+of its own. Without both it is what a program does, and nothing is recorded.
 
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the

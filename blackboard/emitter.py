@@ -1,9 +1,8 @@
 """Hands the events of a worker to its subscribers.
 
-A subscriber that raises is isolated: the others get the event, the worker goes on, and the next
-event is handed to that subscriber again. What it missed is counted. The others get an event about
-its first failure, its 10th, its 100th, and so on. When it works again it gets one event that says
-how many it has missed.
+A subscriber that raises is isolated: the others get the event, the worker goes on. What it missed
+is counted. The others get an event about its first failure, its 10th, its 100th, and so on; when it
+works again it gets one event that says how many it has missed.
 """
 
 import logging

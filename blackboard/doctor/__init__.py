@@ -8,10 +8,9 @@ Workers may write meanwhile. What looks broken is reported only if it is broken 
 (`cases.py`). A repair is one batch that states the etag of the item as it was judged: an item that
 has changed since is left alone, and judged anew.
 
-A quick examination, as the coordinator makes it each hour, takes one request for the workers, one
-for the board's own partition, those that read the locks and tokens, and those that read the items;
-and a few more for each item that looks broken, or was written meanwhile, for `MOST_LOOKED_AT` of a
-shard at the most: the rest is left to `blackboard doctor`.
+A quick examination, as the coordinator makes it each hour, reads the workers, the board's own
+partition, locks, tokens and items once, and a few more rows for each item that looks broken, or was
+written meanwhile, for `MOST_LOOKED_AT` of a shard at the most.
 
 Not promised: that a clean board stays clean, or that everything that is reported can be repaired.
 History is never rewritten; a repair deletes the runs beyond the number that is kept, and none for

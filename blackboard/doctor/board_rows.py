@@ -8,9 +8,8 @@ A row is judged by itself alone, so reading it once is enough. The findings have
 
 A finding is grave where something does not work because of it: a type waits for a permit, a group
 is not shown, nothing can be added. A repair deletes, under its etag, a row that cannot be read and
-is not needed: a worker, notices and counts are written anew, a permit is free once it is older than
-two leases, mail is deleted unread anyway. Rows of a newer version, those of unknown kinds, actions,
-groups, the floor and the row of the board are left to people.
+is not needed or is written anew. Rows of a newer version, those of unknown kinds, actions, groups,
+the floor and the row of the board are left to people.
 """
 
 import math

@@ -1,10 +1,9 @@
 """The record of what people do to a board: a row for each command, in a partition of its own.
 
-No decision depends on these rows. A row is inserted after the command has done its work: if the row
-cannot be written, the work is done all the same; if the process is killed before, the action is not
-recorded. A command for many items, which lasts longer, inserts a row before the first of them as
-well, and deletes it at the end. The keys sort the newest action first; actions of one millisecond
-have no order among them. The coordinator deletes rows that are older than the history.
+No decision depends on these rows. A row is inserted after the command has done its work, which is
+done also if that fails. A command for many items, which lasts longer, inserts a row before the
+first of them as well, and deletes it at the end. The keys sort the newest action first. The
+coordinator deletes rows that are older than the history.
 
 An action has the names of params and never their values, which may be secret.
 """

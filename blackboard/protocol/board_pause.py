@@ -9,11 +9,9 @@ items can.
 
 Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. A
 command that has written any of these rows reads all of them afterwards, and writes again while one
-differs from shard 0. When a pause and a resume run at the same time, one of them wins in all
-shards, because each command ends only after it has read all shards and found them alike. A command
+differs from shard 0: of a pause and a resume at the same time, one wins in all shards. A command
 that is killed may leave the shards different: the next such command makes them alike, and so do
-workers. A row pauses nothing where shard 0 has none, and the walk that meets it deletes it; a row
-that is missing is inserted after the walk.
+workers. A walk deletes a row that shard 0 lacks, and inserts a missing one afterwards.
 """
 
 from contextlib import suppress

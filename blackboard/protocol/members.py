@@ -2,10 +2,9 @@
 
 These rows are for people and their commands, and for workers to find each other. They permit
 nothing: a worker that is not listed may run items, and one that is listed may be dead. A worker
-writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
-it is called lost; after a day, the next worker that starts deletes its row. Candidates of
-elections, and the workers of a group, have such rows on their own boards: they write them as often
-as they look at these boards, and are lost after their own lease.
+writes its row once a minute, whatever its cycle, and is lost after two minutes and ten seconds
+without a write. Candidates of elections, and the workers of a group, have such rows on their own
+boards: they write them as often as they look at these, and are lost after their own lease.
 """
 
 from collections import Counter

@@ -7,9 +7,8 @@ run is released. The rows are written as locks are: inserted where there is none
 their etag once they are stale, and merged and deleted only under their etag. So two workers never
 have the same permit, and a worker that died keeps none for longer than the lease.
 
-Many permits are read in one range and taken in one batch. A lost reply, or one to a batch that came
-twice, is settled by the nonces in the rows. A permit that was taken without its worker learning of
-it goes stale.
+A lost reply, or one to a batch that came twice, is settled by the nonces in the rows. A permit that
+was taken without its worker learning of it goes stale.
 """
 
 from collections.abc import Sequence

@@ -14,18 +14,14 @@ semicolons between them, match whenever one of them does.
   It runs once for each matching time: in a fold the first time, in a gap right after it. Several
   times within one gap are one run.
 
-cron(8) catches up over gaps of up to three hours, because it cannot distinguish a longer one from a
-corrected clock. Here the rules of the zone are used, so the day that Samoa skipped in 2011 is a gap
-like any other.
+cron(8) catches up over gaps of up to three hours. Here the rules of the zone are used, so the day
+that Samoa skipped in 2011 is a gap like any other.
 
-**How the next run is found.** The calendar is walked in wall time, where it is regular: the first
-matching minute from here on, then the next. Each is mapped to the instants at which the clock
-shows it (`zones.py`), and the first instant that is not too early wins. That order is right except
-before the clock is put back: then earlier wall times come again, so unless a run comes before the
-change, the search starts afresh from it.
-
-The search ends after fifty years. The longest wait of an expression that matches at all is forty
-(29 February on a given weekday, over the missing leap day of 2100).
+**How the next run is found.** The calendar is walked in wall time, where it is regular. Each
+matching minute is mapped to the instants at which the clock shows it (`zones.py`), and the first
+instant that is not too early wins. Before the clock is put back, earlier wall times come again: so
+unless a run comes before the change, the search starts afresh from it. It ends after fifty years;
+the longest wait is forty (29 February on a given weekday, over the missing leap day of 2100).
 """
 
 import heapq
