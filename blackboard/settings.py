@@ -310,7 +310,10 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         with within("board", "name"):
             check_board_name(settings.board.name)
     with within("worker"):
-        _check_worker(settings.worker)
+        parse_duration(settings.worker.cycle, "cycle")
+        parse_duration(settings.worker.grace, "grace")
+        check_count("slots", settings.worker.slots, most=MOST_SLOTS)
+        check_types(settings.worker.types)
     if settings.notify is not None:
         for number, route in enumerate(settings.notify.routes):
             with within("notify", "routes", number):
@@ -323,7 +326,8 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         check_calendars(settings.calendars)
     for name, job in settings.jobs.items():
         with within("jobs", name):
-            _check_job(job)
+            for field, value in job.items():
+                check_value(value, field)
     for name, table in settings.types.items():
         with within("types", name):
             check_type(name)
@@ -351,22 +355,10 @@ def _check_board(table: BoardSettings) -> None:
     check_count("history", table.history, most=MOST_HISTORY)
 
 
-def _check_worker(table: WorkerTable) -> None:
-    parse_duration(table.cycle, "cycle")
-    parse_duration(table.grace, "grace")
-    check_count("slots", table.slots, most=MOST_SLOTS)
-    check_types(table.types)
-
-
 def _check_redis(table: RedisTable) -> None:
     if table.url is not None:
         redis_parts(table.url, "url")
     table.times()
-
-
-def _check_job(table: Mapping[str, Any]) -> None:
-    for name, value in table.items():
-        check_value(value, name)
 
 
 def _check_type(table: TypeTable) -> None:

@@ -23,9 +23,9 @@ A partition of a group is in the first of these states that holds:
     unowned     it has had no worker for longer than a lease, as one that is done
     moving      it has had none for a lease at the most: it is between two workers
 
-A pump never ends well, so its item counts all failures that there ever were. One that has worked for
-a lease or longer, and failed, is run again at once and is not failing. Not promised: that a pump
-which fails is found failing while it runs again. An election is judged by the same time.
+A pump never ends well, so its item counts all failures that there ever were. One that failed after
+a lease or longer is run again at once and is not failing. Not promised: that a pump which fails is
+found failing while it runs again. An election is judged by the same time.
 """
 
 import math
