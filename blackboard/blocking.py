@@ -97,9 +97,7 @@ class Portal:
             self._thread.join(within)
 
     def _end(self) -> None:
-        """Leaves all that was entered here, at the end of the program: first the board, which ends
-        its workers without grace. Ctrl-C ends the wait for that, and SIGTERM the program.
-        """
+        """Leaves all that was entered, when the program ends; Ctrl-C ends the wait."""
         reset()
         try:
             with suppress(KeyboardInterrupt, TimeoutError):

@@ -313,9 +313,7 @@ class LockAdopted(BoardItemEvent, frozen=True, kw_only=True):
 
     kind = "adopted"
 
-    @property
-    def message(self) -> str:
-        return "its claim had landed late"
+    message = "its claim had landed late"
 
 
 class LockLost(BoardItemEvent, frozen=True, kw_only=True):
@@ -526,7 +524,7 @@ class CoordinatorEnded(BoardEvent, frozen=True, kw_only=True):
 
 
 class Housekept(BoardEvent, frozen=True, kw_only=True):
-    """The coordinator has deleted rows past their retention, of all boards that belong to it."""
+    """The coordinator has deleted rows past their retention, of its board and those below it."""
 
     kind = "housekeeping"
     logged = ("runs", "tombstones", "notices", "mail", "actions")

@@ -135,7 +135,7 @@ class Location:
 
 
 def store_of(named: str | None, settings: Settings, folder: Path) -> str:
-    """The named store, else BLACKBOARD_STORE, `[board] store`, or blackboard.db beside it."""
+    """The named store, BLACKBOARD_STORE, `[board] store`, or blackboard.db beside the settings."""
     if named is None:
         named = os.environ.get("BLACKBOARD_STORE") or None
     if named is not None:

@@ -514,9 +514,7 @@ def decoded_as(kind: type[Decoded], text: str) -> Decoded | None: ...
 @overload
 def decoded_as(kind: Any, text: str) -> Any: ...
 def decoded_as(kind: Any, text: str) -> Any:
-    """JSON text of a row as a value of `kind`, such as `Mark`; None where it is empty, or not of
-    it.
-    """
+    """JSON text of a row as a `kind`, such as `Mark`; None where it is empty, or no such."""
     try:
         return msgspec.json.decode(text, type=kind) if text else None
     except (ValueError, RecursionError):

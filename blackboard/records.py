@@ -275,9 +275,7 @@ def as_json(value: Any) -> Any:
 
 
 def _with_times(value: Any, depth: int) -> Any:
-    """The value with its times as text, `depth` levels deep. Dicts are new: they are changed in
-    place.
-    """
+    """The value with its times as text, `depth` levels deep; dicts, which are new, in place."""
     kind = type(value)
     if kind is datetime:
         return iso(value)

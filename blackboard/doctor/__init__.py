@@ -306,9 +306,7 @@ def _unserved(types: Counter[str], request: Examination, served: TypesTaken) -> 
 
 
 async def _half_paused(board: BoardTable, paused: Sequence[int]) -> list[Finding]:
-    """Whether some shards are paused and others not, by two readings that agree: a command writes
-    one after the other.
-    """
+    """Whether only some shards are paused, by two readings: a command writes one by one."""
     for _ in range(LOOKS):
         if len(paused) in {0, board.shards}:
             return []

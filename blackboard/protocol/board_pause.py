@@ -11,7 +11,8 @@ Shard 0 decides for the board: its row is inserted, or deleted, before those of 
 command that has written any of these rows reads all of them afterwards, and writes again while one
 differs from shard 0: of a pause and a resume at the same time, one wins in all shards. A command
 that is killed may leave the shards different: the next such command makes them alike, and so do
-workers. A walk deletes a row that shard 0 lacks, and inserts a missing one afterwards.
+workers. A row pauses nothing where shard 0 has none: a walk that meets it deletes it, and
+afterwards inserts one that is missing.
 """
 
 from contextlib import suppress
@@ -65,9 +66,7 @@ async def resume_board(board: BoardTable) -> bool:
 
 
 async def agree(board: BoardTable) -> bool:
-    """Makes all shards like shard 0; returns whether one differed. Raises BlackboardError where
-    other commands change them each time, and TableError.
-    """
+    """Makes all shards like shard 0; returns whether one differed. Raises BlackboardError."""
     changed = False
     for _ in range(PASSES):
         first, written = await _row(board, 0), False

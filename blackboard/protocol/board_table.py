@@ -140,9 +140,7 @@ class BoardTable:
             return Labels()
 
     async def ready(self, partition: str, trouble: TableError, *, failures: int) -> None:
-        """Waits, after so many failed requests to a partition, until the next one may be made:
-        until the circuit breaker lets it through; without one, for a backoff.
-        """
+        """Waits until a partition may be asked again: for the breaker, or for a backoff."""
         if self.breaker is not None:
             await self.breaker(partition)
             return
@@ -162,9 +160,7 @@ class BoardTable:
         return board
 
     async def make(self) -> None:
-        """Makes the board's row, unless it exists with as many shards. Raises BadInput when it has
-        another number, or is missing and the board's items fit another number better.
-        """
+        """Makes the board's row, unless it is there. Raises BadInput for other shards."""
         check_new(self.shards)
         if not keys.group_of(self.name):  # that of a group always has one shard
             await check_made(self.table, self.name, shards=self.shards)
@@ -433,9 +429,7 @@ async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -
 
 
 def sent_in(row: Row, *, before: float, now: float) -> float:
-    """When the last applied renewal of a lock or permit was sent, by this process's monotonic
-    clock: as the row says, if that is later than `before`; damage is passed over.
-    """
+    """When the last applied renewal was sent: as the row says, if that is after `before`."""
     sent = row.data.get("sent")
     if isinstance(sent, bool) or not isinstance(sent, int | float):
         return before

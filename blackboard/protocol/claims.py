@@ -220,9 +220,7 @@ def _one_item() -> Iterator[None]:
 
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims of one shard that have landed, by the nonces in the locks, with the locks' present
-    etags; their items have to be read again before the release.
-    """
+    """The claims of one shard that have landed, by their nonces; items are to be read again."""
     made = {keys.lock_key(claim.id): claim for claim in claims}
     nonces = {key: made_claim.nonce for key, made_claim in made.items()}
     rows = await with_nonces(board.table, board.partition(claims[0].id), nonces)
@@ -313,9 +311,7 @@ async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
 
 
 async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims that may be run. One past its deadline is renewed first; lost or unanswered, it is
-    not run: if it is still this worker's, the next walk adopts it.
-    """
+    """The claims that may be run; others are renewed first, or left to the next walk to adopt."""
     if not any(_is_past(claim, board) for claim in claims):
         return tuple(claims)
     renewed = await asyncio.gather(*(_renewed(board, claim) for claim in claims))

@@ -519,7 +519,7 @@ async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> 
 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """Ends the run with this fence; the item waits for its next slot, one that is held not."""
+    """Ends the run with this fence. The item waits for its next slot; one that is held is due."""
     is_held = bool(keys.group_of(board.name))
 
     def end(item: Item, run: Run) -> Item:

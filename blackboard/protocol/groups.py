@@ -206,7 +206,7 @@ def check_held(
 
 
 def check_no_params(board: str) -> None:
-    """Raises BadInput on such a board: a run with own params loses the saved checkpoint."""
+    """Raises BadInput on a group's board: a run with own params loses the saved checkpoint."""
     if keys.group_of(board):
         problem = f"what is held in {board} has no runs with params of their own"
         raise BadInput("params", problem, "leave them out; `edit` changes the params of the item")

@@ -83,9 +83,7 @@ async def busy_workers(board: BoardTable) -> list[Member]:
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Deletes the rows of workers that announced nothing for a day, or did in the future, by the
-    time in the row: its age may not be known. One that lives writes its row again.
-    """
+    """Deletes rows of workers not seen for a day, by their own times: ages may be unknown."""
     now, ops = await board.table.now(), list[Delete]()
     for row in await _rows(board):
         member = readable(Member, row)

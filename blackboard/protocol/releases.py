@@ -60,7 +60,8 @@ ROUNDS = 3
 FAILURES = 4
 """Failed tries of a release until it lets others go first; of a batch until it is taken apart."""
 UNANSWERED = 12
-"""Unanswered tries of a release, each after a renewal, until its error is short; of a late run."""
+"""Tries of one release without an answer, each after another renewal of its lock, before it is
+tried with a short error; and tries of a late run, before it is dropped."""
 REFUSED = "the store refused the outcome"
 
 Answer = TypeVar("Answer")

@@ -34,9 +34,7 @@ async def read_status(
     *,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> BoardStatus:
-    """The status of `items`, or of all. Items are read before locks: one of another fence is of a
-    run that began in between, and ignored.
-    """
+    """The status of `items`, or of all. A lock of a run that began in between is ignored."""
     if items is None:
         items = [item async for item in board.items()]
     locks = await _locks(board, [item.id for item in items if item.running])
@@ -73,9 +71,7 @@ async def count(
     pause: Pause | None = None,
     each: Callable[[ItemStatus], None] = lambda _: None,
 ) -> Statistics:
-    """Counts all items, with a pause after each page; `each` is called with each status. Locks are
-    read when the first item is found to be running.
-    """
+    """Counts all items, with a pause after each page; `each` is called with each status."""
     began = board.clock.monotonic()
     now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
     locks: dict[str, Lock] | None = None

@@ -90,9 +90,7 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
 
 
 def _is_nudged(item: Item, settings: RunSettings, *, now: datetime) -> bool:
-    """Whether the planned slot is the schedule's, and ahead only as the clock was set back a
-    little.
-    """
+    """Whether the planned slot is the schedule's, and ahead only as a clock was set back."""
     schedule = settings.schedule
     if schedule is None or (item.schedule, item.timezone) != (settings.text, settings.timezone):
         return False
@@ -107,9 +105,7 @@ def missed_until(item: Item, *, settings: RunSettings, now: datetime) -> datetim
 
 
 def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
-    """The slot of a new item: `first`, if named; now for an `every` or without a schedule, else the
-    next one, if any.
-    """
+    """The slot of a new item: `first`, if named; now for an `every` or none; else the next."""
     schedule = settings.schedule
     if first is None and isinstance(schedule, Once):
         return slot_of(schedule)
@@ -226,9 +222,7 @@ def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: boo
 
 
 def jittered(schedule: Schedule | None, slot: datetime, wait: timedelta) -> datetime:
-    """A slot plus its jitter; the slot alone, where a blackout has begun by then: else no such slot
-    would be run.
-    """
+    """A slot plus its jitter; where that ends in a blackout, in which none is run, the slot."""
     ready = slot + wait
     return ready if opens(schedule, ready) == ready else slot
 

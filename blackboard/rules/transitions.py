@@ -318,9 +318,7 @@ def copied(
     mark: str,
     settings: RunSettings,
 ) -> Item:
-    """An item that does not run under another id, paused by `mark`, without its history; `before`
-    and `floor` are of that id.
-    """
+    """An item under another id, paused by `mark`, without its history; `before`: of that id."""
     if before is not None:
         _check(ItemEvent.COPY, before)
     fence = max(item.fence, before.fence if before else floor)

@@ -167,9 +167,7 @@ def _may_be_any_wait(item: Item, settings: RunSettings, *, now: datetime) -> boo
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
-    """Whether the planned slot is beyond the next one. Without a schedule it may be an earlier
-    one's.
-    """
+    """Whether the planned slot is beyond the next; without a schedule it may be an old one's."""
     if not schedules or item.planned == NEVER or is_named(item):
         return False
     if item.start is None and not item.schedule:
