@@ -130,13 +130,6 @@ def lacking_package(missing: ModuleNotFoundError) -> str:
     return f"the Python {sys.executable} lacks the package {name!r} ({remedy})"
 
 
-EXAMINED = (
-    *("item:", "lock:", "next:", "run:"),
-    *("worker:", "permit:", "notice:", "group:", "mail:", "action:", "floor", "stats"),
-)
-"""The beginnings of the keys of the rows that `doctor` examines."""
-
-
 class BadRow(BlackboardError, ValueError):
     """A row of the board cannot be read: it was damaged, or written by something else. `board` is
     its name where that is not the one that was asked for, as of a group's.
@@ -148,8 +141,7 @@ class BadRow(BlackboardError, ValueError):
         where, doctor = f"row {key}", "`blackboard doctor`"
         if board:
             where, doctor = f"{where} of the board {board}", f"`blackboard --board {board} doctor`"
-        more = f" ({doctor} tells more)" if key.startswith(EXAMINED) else ""
-        super().__init__(f"{where}: {problem}{more}")
+        super().__init__(f"{where}: {problem} ({doctor} tells more)")
         self.key = key
         self.problem = problem
 

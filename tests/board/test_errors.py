@@ -52,7 +52,10 @@ FLOOR_WORDS = (
             BadRow("floor", "no good fence", board="town.clicks"),
             FLOOR_WORDS,
         ),
-        (BadRow("board", "no good shards"), "row board: no good shards"),
+        (
+            BadRow("board", "no good shards"),
+            "row board: no good shards (`blackboard doctor` tells more)",
+        ),
     ],
 )
 def test_a_row_that_cannot_be_read_is_named_with_its_board_and_what_tells_more(
