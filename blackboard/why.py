@@ -597,7 +597,7 @@ async def explained(
         settings = replace(settings, endless=True)
     is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
-    permits, occupants, has_other_slots = None, (), False
+    permits, occupants, has_other_slots = None, tuple[str, ...](), False
     if status.stale or (item.waits and item.ready <= now):
         if limit is not None and len(held := await occupied(board, limit)) >= limit.most:
             permits = held
