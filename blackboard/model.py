@@ -1,4 +1,5 @@
-"""The records of a board: what the rows mean, without saying how they are kept.
+"""The records of a board: what the rows mean, without saying how they are kept. docs/rows.md says
+what each column means.
 
 Times are aware, UTC, in whole milliseconds. Text that may be absent is "", a time that may be
 absent is None. JSON text is carried as text: a record copies it unread.
@@ -205,16 +206,12 @@ class Item(Work, frozen=True, kw_only=True):
     error: str = ""
     result_fence: Count = 0
     warnings: tuple[str, ...] = ()
-    """Those of the last ok run."""
     schedule: str = ""
     """The schedule as last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
     timezone: str = "UTC"
     paused: str = ""
-    """JSON of `Mark`: who paused it, when and why."""
     resumed: str = ""
-    """JSON of `Mark`: who last resumed it, when and why."""
     acknowledged: str = ""
-    """JSON of `Acknowledgement`: who saw that it fails, when and why."""
     declared_by: str = ""
     """The file, or the owner of files, that `apply` took it from last."""
     applied: tuple[Applied, ...] = ()
@@ -250,7 +247,6 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     id: str
     type: str
     owner: str
-    """The worker: host:pid:boot nonce."""
     nonce: str
     """Drawn afresh for each claim: proves whose lock this is."""
     fence: Count
@@ -258,10 +254,8 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     slot: Moment
     since: Moment
     stale_after: Number
-    """Seconds, as resolved when it was claimed."""
     attempt: Count
     progress: str = ""
-    """JSON [done, total]."""
     stood_still: bool = False
     """Whether its handler kept the loop of its worker from turning, which ended the worker."""
     sent: Number | None = None
@@ -285,7 +279,6 @@ class Permit(Struct, frozen=True, gc=False, kw_only=True):
     """Drawn afresh for each: proves whose permit this is."""
     since: Moment
     stale_after: Number
-    """Seconds for which it is good without a renewal."""
     sent: Number | None = None
     version: Version = VERSION
     etag: str = ""
@@ -297,7 +290,6 @@ class LogLine(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     at: Moment
     level: str
-    """DEBUG, INFO, WARNING, ERROR, CRITICAL."""
     text: str
     logger: str = ""
     """The name of the logger; "" for `ctx.log`."""
@@ -314,7 +306,6 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
     start: Moment
     stop: Moment
     lag: Number
-    """Seconds from ready to start."""
     outcome: Outcome
     worker: str
     nonce: str
@@ -324,7 +315,6 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
     output: str = ""
     log: tuple[LogLine, ...] = ()
     note: str = ""
-    """JSON of `Mark` when an operator ended it."""
     version: Version = VERSION
     etag: str = ""
 
@@ -360,7 +350,6 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     """The types it takes, comma-separated; see `MORE_TYPES`."""
     cycle: Cycle = 60.0
     rank: Count = 0
-    """The rank of a candidate in an election."""
     etag: str = ""
     age: float = 0.0
     """Seconds since its last write, by the store; infinity when its host has booted since."""
@@ -435,7 +424,6 @@ class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
     paused: Count = 0
     done: Count = 0
     running: Count = 0
-    """Includes those whose lock is stale."""
     stale: Count = 0
     overdue: Count = 0
     failing: Count = 0
@@ -450,15 +438,11 @@ class Statistics(ItemCounts, frozen=True, kw_only=True):
     """The counts of all items of a board."""
 
     at: Moment
-    """When the counting ended, by the store's clock."""
     by: str
     term: Count
-    """The worker's term as coordinator of the board; 0: it was none."""
     took: Number
     earliest: Moment | None = None
-    """The earliest ready time of all waiting items; it may have passed."""
     by_type: tuple[TypeCounts, ...] = ()
-    """The types that most items have, the most frequent first."""
     version: Version = VERSION
     etag: str = ""
 
@@ -473,14 +457,10 @@ class Action(Struct, frozen=True, gc=False, kw_only=True):
     at: Moment
     by: str
     verb: str
-    """"run", "pause", "edit" and so on; "pause board" and "resume board"."""
     ids: tuple[str, ...] = ()
-    """The first of the items."""
     count: Count = 0
-    """The number of all items; 0: it was done to the board."""
     reason: str = ""
     detail: str = ""
-    """The fields that an edit changed, the names of params, the new id; never params' values."""
     via: str
     version: Version = VERSION
     etag: str = ""

@@ -1,28 +1,8 @@
 """What is wrong with an item and its tokens, and the batch that repairs them. Pure.
 
-    D1   active and not running: its waiting token is there, under the time the item says, alone
-    D2   running: its lock is there, with the same fence and owner, and no waiting token
-    D3   paused, done or removed: no waiting token; a lock only while it drains
-    D4   no token without its item, of an earlier life of it, or in a shard where it does not belong
-    D5   the waiting token says what the item says: it is a projection of it
-    D6   no run in the history has a higher fence than the item; the newest agrees with it, but may
-         end later; no history is without an item, for a removed one leaves a tombstone
-    D7   every row can be read, and the board of a group or of elections has its own row; no item
-         is due beyond the horizon, unless a person chose that time; nothing is overdue for long,
-         unless the board is paused
-    D8   no lock is older than its lease plus the longer of lease and cycle, unless the board is
-         paused; no lease is longer than a duration can be
-    D9   every row is of a kind that belongs in its partition; every key fits the id in its row
-    D10  rows of a newer version cannot be judged by this program
-    D11  no start or stop lies in the future, and no token waits for a time that its schedule does
-         not explain
-    D12  the settings of an item that is not removed can be computed, and the limit that its run
-         counts against; its type is a pump only if it is a partition
-    D13  the board is paused in all shards or in none
-    D14  no rename was interrupted: until it is done, its items are paused
-
-These hold of rows that were read at one moment. Rows that are read one after another while workers
-run show a healthy item in two places or in none; `cases.py` reads them as of one moment.
+docs/rows.md lists what holds otherwise, D1 to D14. It holds of rows that were read at one moment.
+Rows that are read one after another while workers run show a healthy item in two places or in none;
+`cases.py` reads them as of one moment.
 
 The repair is one batch:
 

@@ -9,49 +9,32 @@ An item is in one of six phases, by its state and by whether it runs:
     done              no next slot
     done, paused      the same, and paused: not run until it is resumed
 
-A seventh, absent, is an id that was never used or whose item was removed. An event that is not in
-the table below for the phase an item is in is refused by IllegalTransition. `TRANSITIONS` is this
-table, and this module has one function for each event.
+A seventh, absent, is an id that was never used or whose item was removed. `TRANSITIONS` has the
+phases in which each event may happen, and those to which it may lead; in any other it is refused by
+IllegalTransition. This module has one function for each event.
 
-    event         from                   to                      what it does
-    ------------  ---------------------  ----------------------  ----------------------------------
-    add           absent                 waiting                 a new life of the id: born with the
-                                                                 fence the one before left
-    copy          absent                 paused, done, paused    the life of another id goes on
-                  paused                 paused, done, paused    under this one: a rename. A copy
-                  done, paused           paused, done, paused    that is not whole is made again
-    claim         waiting                running                 fence + 1
-    skip          waiting                waiting, done           its slot was missed: it is not run
-    put off       waiting                waiting, done           it is a time without runs: the same
-                                                                 slot, when that ends; or the next,
-                                                                 if the slot lies in such a time
-    override      running                running                 fence + 1, attempt + 1, runs + 1,
-                                                                 failures + 1: the same slot again
-    save          running                running                 the checkpoint where the next run
-                  running, paused        running, paused         goes on, if this one is not ok
-    release       running                waiting, done           runs + 1; what is next: see below
-                  running, paused        paused, done, paused
-    free          as release             as release              the same, and fence + 1: a cancel,
-                                                                 or an override that runs nothing
-    unlock        running                waiting                 runs + 1, fence + 1: the same run,
-                  running, paused        paused                  due at once
-    pause         waiting                paused                  what runs may finish
-                  running                running, paused
-    resume        paused                 waiting                 what came due meanwhile is due now
-                  running, paused        running
-                  done, paused           done
-    ask           waiting, done          waiting                 one more run: in hand at once, or
-                  running                running                 behind the run in hand
-    reschedule    waiting                waiting, done           a new schedule counts from now, an
-                  paused                 paused, done, paused    `every` from the last start; a run
-                  done                   waiting, done           that was asked for, runs, is tried
-                  done, paused           paused, done, paused    again or was put back keeps its
-                  running                running                 slot, and so does a first one that
-                  running, paused        running, paused         was named, and what is due by the
-                                                                 same times
-    repair        all but absent         as reschedule           `doctor` takes back what a wrong
-                                                                 clock planned
-    remove        all but absent         absent                  fence + 1: a tombstone
+    event         what it does
+    ------------  ------------------------------------------------------------------------------
+    add           a new life of the id: born with the fence that the one before left
+    copy          the life of another id goes on under this one: a rename. A copy that is not
+                  whole is made again
+    claim         fence + 1
+    skip          its slot was missed: it is not run
+    put off       it is a time without runs: the same slot, when that ends; or the next, if the
+                  slot lies in such a time
+    override      fence + 1, attempt + 1, runs + 1, failures + 1: the same slot again
+    save          the checkpoint where the next run goes on, if this one is not ok
+    release       runs + 1; what is next: see below
+    free          the same, and fence + 1: a cancel, or an override that runs nothing
+    unlock        runs + 1, fence + 1: the same run, due at once
+    pause         what runs may finish
+    resume        what came due meanwhile is due now
+    ask           one more run: in hand at once, or behind the run in hand
+    reschedule    a new schedule counts from now, an `every` from the last start; a run that was
+                  asked for, runs, is tried again or was put back keeps its slot, and so does a
+                  first one that was named, and what is due by the same times
+    repair        `doctor` takes back what a wrong clock planned
+    remove        fence + 1: a tombstone
 
 A claim is made without reading its item: the token says what is needed of it, and the token that
 the claim deletes proves the phase.

@@ -1,14 +1,8 @@
 """What limits a schedule: an end, a number of runs, and windows in which it has no slot.
 
-Windows are written with commas between them, in the zone of the schedule:
-
-    sat, sun             days of the week
-    mon-fri 22:00-06:00  a time on some days; past midnight it ends on the day after
-    12:00-13:00          a time on each day
-    2026-12-24           a day, or several: 2026-12-24..2027-01-02
-    12-24..01-02         days of each year
-    holidays             the windows of a calendar, which `[calendars]` has by this name
-    none                 no windows, and nothing else: for an item whose type has some
+Windows are written with commas between them, in the zone of the schedule, as docs/schedules.md has:
+`sat-sun, mon-fri 22:00-06:00, 2026-12-24..2027-01-02, 12-24..01-02, holidays`, where the last is a
+calendar of `[calendars]`. `none` alone is for an item whose type has some.
 
 A slot of a cron expression or a rule that falls into a window is left out. One of an `every`, and
 that of an `at`, comes when the window ends.

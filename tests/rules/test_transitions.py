@@ -274,8 +274,7 @@ def test_the_row_of_a_late_run_keeps_what_an_operator_noted() -> None:
     ] == [False, False, True]
 
 
-def test_the_table_at_the_head_is_the_table() -> None:
-    """Its lines say from where to where; `as release` and the like are written out here."""
+def test_the_table_at_the_head_has_each_event() -> None:
     text = transitions.__doc__ or ""
     table = text[text.index("    ------------  ----") : text.index("A claim is made without")]
     assert {line[4:18].strip() for line in table.splitlines()[1:]} - {""} == set(ItemEvent)
