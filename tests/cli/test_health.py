@@ -27,8 +27,8 @@ pytestmark = pytest.mark.of_one_store("what is said of a board is judged above t
 __all__ = ["blackboard"]
 
 NEWER_PERMIT = (
-    "which a newer version wrote (upgrade; without a newer worker, delete it); it starts when one of "
-    "them is free"
+    "which a newer version wrote (upgrade; without a newer worker, delete it); it starts when one "
+    "of them is free"
 )
 FREE_AFTER = (
     "which cannot be read and is free 1m after its last change; it starts when one of them is free"
