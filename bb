@@ -189,7 +189,7 @@ test)
     cd "$home"
     if [ $# -eq 0 ]; then
         lint_and_compile --ignore=tests/proof
-        set -- -n 5 --dist worksteal --durations=20 --ignore=tests/proof
+        set -- -n 4 --dist worksteal --durations=20 --ignore=tests/proof
     fi
     exec "$venv/bin/python" -m pytest "$@"
     ;;

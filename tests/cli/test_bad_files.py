@@ -189,20 +189,18 @@ def test_what_a_shell_gives_as_a_file_is_read(town: CommandLine, args: str, answ
 
 
 @pytest.mark.of_sqlite("it is about no store")
-@pytest.mark.parametrize("option", ["--processes 2", "--reload"])
 @pytest.mark.parametrize(
-    ("file", "given"),
+    ("file", "given", "option"),
     [
-        ("<(echo '[board]')", ""),
-        ("/dev/stdin", "< b.toml"),
-        ("/dev/stdin", "< <(echo '[board]')"),
-        ("/dev/fd/3", "3< b.toml"),
-        ("/proc/self/fd/3", "3< b.toml"),
-        ("/dev/../dev/./fd/3", "3< b.toml"),
-        ("link", "< b.toml"),
-        ("link-to-link", "< b.toml"),
-        ("folder/3", "3< b.toml"),
-        ("/dev/null", ""),
+        ("<(echo '[board]')", "", "--reload"),
+        ("/dev/stdin", "< b.toml", "--processes 2"),
+        ("/dev/stdin", "< <(echo '[board]')", "--processes 2"),
+        ("/dev/fd/3", "3< b.toml", "--processes 2"),
+        ("/proc/self/fd/3", "3< b.toml", "--processes 2"),
+        ("/dev/../dev/./fd/3", "3< b.toml", "--processes 2"),
+        ("link-to-link", "< b.toml", "--reload"),
+        ("folder/3", "3< b.toml", "--processes 2"),
+        ("/dev/null", "", "--processes 2"),
     ],
 )
 def test_settings_that_can_be_read_once_are_refused_where_each_process_reads_them(

@@ -275,7 +275,7 @@ def test_a_command_runs_where_it_was_called(machine: Machine, tmp_path: Path) ->
     assert done.stdout == f"{tmp_path}\n"
 
 
-TESTS = "python -m pytest -n 5 --dist worksteal --durations=20 --ignore=tests/proof"
+TESTS = "python -m pytest -n 4 --dist worksteal --durations=20 --ignore=tests/proof"
 LINT = ["ruff format --check .", "ruff check .", "mypy"]
 
 

@@ -1,8 +1,8 @@
 """Many workers share many partitions: how long that takes, what moves, and what is left.
 
-In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form with a
-thousand partitions and a hundred workers, too. And in the small worlds in which bugs of groups are
-hunted, the honest product does no harm.
+In worlds without harm to requests, with the bounds of docs/sharing.md; in the long form with up
+to a thousand partitions and a hundred workers, too. And in the small worlds in which bugs of groups
+are hunted, the honest product does no harm.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ TAKEN_BY_ANY = UNTAKEN + WATCHFUL + HURRY
 """The same, where so many leave at once that those it is dealt to do not get to it: the others find
 it free, and may take it after `UNTAKEN`.
 """
-SIZES = [(73, 20, 1), (300, 30, 2), *([(1_000, 100, 1)] if LONG else [])]
+SIZES = [(73, 20, 1), *([(300, 30, 2), (1_000, 100, 1)] if LONG else [])]
 """Partitions, workers, and the seed of a world."""
 
 

@@ -1,7 +1,7 @@
 """Thousands of worker-hours in which everything goes wrong, without a violation; and hundreds in
 which nothing does.
 
-600 and 150 worker-hours; in the long form of the proof 100,000 and 10,000, or as many as
+400 and 150 worker-hours; in the long form of the proof 100,000 and 10,000, or as many as
 `BLACKBOARD_WORKER_HOURS` says, and a tenth of that. Figures are left in `worlds-<part>.json` and
 `calm-<part>.json`.
 """
@@ -14,9 +14,9 @@ from tests.proof.figures import leave
 from tests.proof.form import LONG
 from tests.proof.simulator.worlds import run_apart, seeds
 
-WORKER_HOURS = float(os.environ.get("BLACKBOARD_WORKER_HOURS") or (100_000 if LONG else 600))
+WORKER_HOURS = float(os.environ.get("BLACKBOARD_WORKER_HOURS") or (100_000 if LONG else 400))
 CALM = WORKER_HOURS / 10 if LONG else 150.0
-PARTS = int(WORKER_HOURS / 300) | 1
+PARTS = max(3, int(WORKER_HOURS / 300)) | 1
 """An odd number: every eighth world is of one kind, and each part is to have some of all."""
 CALM_PARTS = max(1, int(CALM / 1_000))
 
