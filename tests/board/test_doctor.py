@@ -40,12 +40,15 @@ from tests.support.wrong_rows import (
     unknown_state,
 )
 
+pytestmark = pytest.mark.of_one_store("rows are judged above the store")
+
 ITEMS = 1_500
 """Of a board that is not small: a multiple of what is read between two pauses."""
 
 # ---- a healthy board
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_board_at_work_is_clean(scene: Scene) -> None:
     """Waiting, running, paused, paused while it runs, done, removed, failed, tried again."""
@@ -159,6 +162,7 @@ async def test_a_time_that_is_too_far_is_repaired(scene: Scene) -> None:
     assert (await found(scene.board)).findings == []
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("key", ["run:", "run:davis"])
 @story
 async def test_a_history_of_no_item_is_told(scene: Scene, key: str) -> None:
@@ -291,6 +295,7 @@ async def test_a_quick_examination_looks_at_few_items_however_many_look_broken(
     await plant(scene, *[Merge(one.key, {"version": VERSION}, ANY) for one in newer])
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_quick_examination_reads_no_history(scene: Scene) -> None:
     await scene.add()
@@ -363,6 +368,7 @@ async def test_lost_workers_are_told_and_are_no_alarm(scene: Scene) -> None:
     assert report.clean
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize(("ahead", "told"), [(0, []), (4, []), (90, ["clock"]), (-90, ["clock"])])
 @story
 async def test_clocks_that_differ_are_told(scene: Scene, ahead: float, told: list[str]) -> None:
@@ -374,6 +380,7 @@ async def test_clocks_that_differ_are_told(scene: Scene, ahead: float, told: lis
     assert codes(await found(board)) == told
 
 
+@pytest.mark.of_each_store
 @story
 async def test_what_the_store_says_of_itself_is_told(scene: Scene) -> None:
     class Damaged(FaultyTable):
@@ -388,6 +395,7 @@ async def test_what_the_store_says_of_itself_is_told(scene: Scene) -> None:
     assert not report.clean
 
 
+@pytest.mark.of_each_store
 @story
 async def test_a_log_of_the_store_that_grows_is_told_also_by_a_coordinator(scene: Scene) -> None:
     class Growing(FaultyTable):

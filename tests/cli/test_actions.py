@@ -17,6 +17,8 @@ from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("commands record their actions above the store")
+
 Do = Callable[[CommandLine], object]
 
 
@@ -177,6 +179,7 @@ def test_a_run_in_this_process_is_an_action(towns: CommandLine) -> None:
     assert only["detail"] == "here, params.days"
 
 
+@pytest.mark.of_each_store
 def test_people_are_shown_when_who_what_which_and_why(towns: CommandLine) -> None:
     towns("edit", "*", "--every", "4h")
     towns("pause", "--board", "--reason", "an upgrade")
@@ -305,6 +308,7 @@ def test_a_store_that_does_not_take_how_it_ended_keeps_that_it_was_begun(
     assert actions(towns)[0]["detail"] == BEGUN
 
 
+@pytest.mark.of_each_store
 def test_a_store_that_does_not_take_the_record_is_a_warning(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

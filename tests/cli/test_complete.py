@@ -22,6 +22,8 @@ from tests.support.patience import is_within, patience
 
 __all__ = ["blackboard"]
 
+pytestmark = pytest.mark.of_one_store("what is offered is chosen above the store")
+
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +43,7 @@ def test_commands_complete(blackboard: CommandLine) -> None:
     assert "--store" in completed("--st")
 
 
+@pytest.mark.of_each_store
 def test_ids_complete_from_the_chosen_board(blackboard: CommandLine) -> None:
     towns = ("--store", blackboard.elsewhere("towns"))
     blackboard(*towns, "init", "--shards", "4")
@@ -79,6 +82,7 @@ def test_a_damaged_row_hides_no_other_ids(
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.of_each_store
 @pytest.mark.parametrize("settings", ["", "[wroker]", '[board]\nstore = "azurite:"'])
 def test_what_is_wrong_completes_nothing(blackboard: CommandLine, settings: str) -> None:
     blackboard.write(settings)

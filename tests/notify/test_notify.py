@@ -16,9 +16,12 @@ from blackboard.table import Merge
 from tests.support.receivers import Box, ends, notices, notifying, told
 from tests.support.workers import Workplace, until, with_workers
 
+pytestmark = pytest.mark.of_one_store("a worker tells people above the store")
+
 # ---- what is told
 
 
+@pytest.mark.of_each_store
 @with_workers
 async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> None:
     box, at = Box(), await place.worker()
