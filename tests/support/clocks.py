@@ -40,14 +40,19 @@ class ManualClock:
         heappush(self._sleepers, sleeper)
         await wake
 
-    def advance(self, seconds: float) -> None:
-        """Moves both clocks on; sleeps that have ended return, the earliest first."""
+    def advance(self, seconds: float) -> bool:
+        """Moves both clocks on; sleeps that have ended return, the earliest first. Returns whether
+        there were any.
+        """
         self._now += timedelta(seconds=seconds)
         self._monotonic += seconds
+        ended = False
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:
             *_, wake = heappop(self._sleepers)
             if not wake.done():
                 wake.set_result(None)
+                ended = True
+        return ended
 
     def begun(self) -> list[float]:
         """The seconds of each sleep that began at this moment and was not cancelled."""

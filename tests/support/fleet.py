@@ -250,13 +250,15 @@ class Fleet(Scene):
         return self.workers[-1]
 
     async def turn(self, seconds: float, *, step: float = 1.0, drift: float = 0.0) -> None:
-        """Advance the clock by steps; after each all tasks run until they wait. `drift` is the
-        number of seconds that the wall clock gains in a second.
+        """Advance the clock by steps; after each that ends a sleep all tasks run until they wait.
+        `drift` is the number of seconds that the wall clock gains in a second.
         """
+        await self.settle()
         for _ in range(round(seconds / step)):
-            self.clock.advance(step)
+            has_ended_some = self.clock.advance(step)
             self.clock.jump(step * drift)
-            await self.settle()
+            if has_ended_some:
+                await self.settle()
 
     async def settle(self) -> None:
         """Wait until all tasks wait for the clock."""

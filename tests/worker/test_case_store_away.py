@@ -78,7 +78,8 @@ async def test_so02_workers_that_lost_their_store_for_hours_recover_each_item_on
     assert began == count
     gone = fleet.clock.monotonic()
     fleet.network.away = True
-    await fleet.turn(2 * HOUR, step=2)
+    await fleet.turn(2 * HOUR - 600, step=10)
+    await fleet.turn(600, step=1)
     fleet.network.away = False
     back = fleet.clock.monotonic()
     await fleet.turn(120, step=0.5)
