@@ -287,6 +287,7 @@ async def fleet(scene: Scene) -> BoardTable:
     return await make_board(scene.table, scene.clock, shards=4, name="fleet")
 
 
+@pytest.mark.cases_of_one_store("rows are judged above the store")
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("resumed", [(3,), (3, 2, 1), (0,)])
 @story

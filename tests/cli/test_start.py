@@ -183,7 +183,7 @@ def test_a_store_that_is_damaged_is_one_line(blackboard: CommandLine) -> None:
     assert said.err.count("\n") == 1
 
 
-@pytest.mark.of_each_store
+@pytest.mark.cases_of_one_store("errors become lines above the store")
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [

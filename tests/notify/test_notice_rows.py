@@ -223,6 +223,7 @@ async def test_what_was_sent_under_a_clock_that_was_ahead_is_sent_again(scene: S
     assert await begin(scene.board, WARNED, again=DAY) is None
 
 
+@pytest.mark.cases_of_one_store("what is news is decided above the store")
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST, Fault.NEVER, Fault.LATE, Fault.TWICE])
 @story
 async def test_the_end_is_told_by_one(scene: Scene, fault: Fault) -> None:

@@ -244,6 +244,7 @@ async def test_a_permit_that_no_holder_can_have_is_free_after_a_lease(
     assert await taken(scene.board, "b", limit=ONE) == ["b"]
 
 
+@pytest.mark.cases_of_one_store("keys are read above the store")
 @pytest.mark.of_each_store
 @pytest.mark.parametrize("number", ["0", "000", "0" * 5_000, "-0001", "00000x", "", "\u0660" * 5])
 @story

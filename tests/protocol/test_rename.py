@@ -254,6 +254,7 @@ async def test_an_edit_meanwhile_is_not_lost(scene: Scene) -> None:
     assert [token.id for token in await scene.tokens()] == ["woodland"]
 
 
+@pytest.mark.cases_of_one_store("what each sends is built above the store")
 @pytest.mark.of_each_store
 @pytest.mark.parametrize("to", ["woodland", "dixon"])
 @pytest.mark.parametrize("request_", range(4))
@@ -516,6 +517,7 @@ class NoticesAway(ForwardingTable):
             yield row
 
 
+@pytest.mark.cases_of_one_store("what goes along is decided above the store")
 @pytest.mark.of_each_store
 @pytest.mark.parametrize("are_read", [False, True])
 @pytest.mark.parametrize("trouble", [Busy(1.0), Unavailable(), Unknown(), Refused(0, "too large")])

@@ -114,6 +114,7 @@ async def kept(scene: Scene) -> Data:
     return {name: row.data[name] for name in row.data if name in MORE}
 
 
+@pytest.mark.cases_of_one_store("what is written is built above the store")
 @pytest.mark.case("RR04")
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "remove"])
 @story

@@ -183,6 +183,7 @@ async def test_a_cancelled_run_ends_and_its_item_waits_for_its_next_slot(scene: 
     assert await scene.outcomes() == [(1, "cancelled")]
 
 
+@pytest.mark.cases_of_one_store("fences are compared above the store")
 @pytest.mark.case("S2")
 @pytest.mark.parametrize("verb", ["unlock", "cancel"])
 @pytest.mark.parametrize("now", ["waiting", "claimed again", "overridden"])
