@@ -1,4 +1,4 @@
-"""The command line starts quickly, helps, and fails in one line."""
+"""The command line helps, and fails in one line. How quickly it starts: `test_speed_of_start.py`."""
 
 import os
 import shlex
@@ -19,37 +19,10 @@ pytestmark = pytest.mark.of_one_store("words are parsed above the store")
 
 __all__ = ["blackboard"]
 
-HEAVY = ("asyncio", "msgspec", "rich", "dateutil", "apscheduler", "azure", "httpx2", "icalendar")
-
 
 def environment() -> dict[str, str]:
     """For processes that are started somewhere else than in the checkout."""
     return {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-
-
-def loaded(*args: str) -> set[str]:
-    """The modules that a command line imports."""
-    code = (
-        "import sys; from blackboard.cli import called; called(sys.argv[1:]);"
-        "print(*sys.modules, file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, *args],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(),
-    )
-    return {name.partition(".")[0] for name in done.stderr.split()}
-
-
-def test_help_imports_nothing_that_is_slow() -> None:
-    assert not loaded("--help") & set(HEAVY)
-
-
-@pytest.mark.parametrize("name", ["add", "next"])
-def test_a_command_imports_no_more_than_it_needs(name: str) -> None:
-    assert not loaded(name, "--help") & set(HEAVY[2:])
 
 
 @pytest.mark.parametrize(
