@@ -1,4 +1,4 @@
-"""The command line helps, and fails in one line. How quickly it starts: `test_speed_of_start.py`."""
+"""The command line helps, and fails in one line. Its start: `test_speed_of_start.py`."""
 
 import os
 import shlex

@@ -116,7 +116,7 @@ def _client(
     )
 
 
-async def work(clients: Sequence[Client], amount: int, pace: Callable[[], None]) -> None:
+async def work(clients: Sequence[Client], amount: int, pace: Callable[[], object]) -> None:
     """All clients take their turns, until so many operations are noted; or until so many turns
     were taken that the board must be dead.
     """
