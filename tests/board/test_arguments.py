@@ -101,6 +101,10 @@ ITEM_ID: dict[str, Callable[[Board, Any], Awaitable[Any]]] = {
 }
 
 
+def about(item_id: Any, call: Callable[[Board, Any], Awaitable[Any]]) -> Call:
+    return lambda board: call(board, item_id)
+
+
 def with_fence(verb: str, fence: int) -> Call:
     """A call of one of the verbs that are about a run."""
     return lambda board: getattr(board, verb)("davis", fence=fence)
@@ -208,7 +212,7 @@ def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path) -> None:
 def test_an_id_is_text(tmp_path: Path, item_id: Any) -> None:
     async def work(board: Board) -> None:
         for verb, call in ITEM_ID.items():
-            problem = await refused(board, lambda board, call=call: call(board, item_id))
+            problem = await refused(board, about(item_id, call))
             assert problem.field == "item_id", verb
 
     on_board(tmp_path, work)
