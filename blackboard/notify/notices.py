@@ -106,9 +106,7 @@ class Composer:
     def _about(
         self, event: str, words: str, *, at: datetime, more: Payload, end: str = ""
     ) -> Payload:
-        """A payload: `more` within the fields of every payload. The `end` of its line is whole,
-        however long its words are.
-        """
+        """A payload: `more` within the fields of every payload; the `end` of its line is whole."""
         return {
             "event": event,
             "board": self.board,
