@@ -77,9 +77,7 @@ def pages_of(metrics: WorkerMetrics) -> Pages:
 
 @asynccontextmanager
 async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
-    """Serves the pages for the length of the block; yields where. Raises BadInput when that is
-    taken, or is not an address of this host.
-    """
+    """Serves the pages for the length of the block; yields where. Raises BadInput."""
     connections = dict[asyncio.Task[Any], asyncio.StreamWriter]()
     """By the task that answers."""
 
@@ -140,9 +138,7 @@ def quiet_shortage(report: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers one request. Raises TimeoutError, ConnectionError or IncompleteReadError where there
-    is none, or its answer is not taken.
-    """
+    """Answers one request. Raises TimeoutError, ConnectionError or IncompleteReadError."""
     async with asyncio.timeout(WITHIN):
         try:
             request = await reader.readuntil(b"\r\n\r\n")
