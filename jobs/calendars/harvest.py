@@ -1,9 +1,7 @@
 """Brings in a city's feeds: fetches them, and parses those that changed.
 
-The last events of a feed that fails stay, marked `stale` in the report, as far as they are in the
-window: a site that is down for a day does not empty a city. When the server says in three runs in a
-row that the feed does not exist (404, 410), or at once when it may not be fetched, its events go. A
-feed that does not fail leaves no trace of its earlier events.
+The last events of a feed that fails stay, as docs/calendars.md has it. A feed that does not fail
+leaves no trace of its earlier events.
 
 A feed that is not done when the time of the run is over has failed. Feeds that failed last time are
 asked last, so that they cannot delay the others again and again.
@@ -42,9 +40,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harvest:
-    """The result of one feed. `entry` has the events that are shown, and is kept for the next
-    run.
-    """
+    """The result of one feed. `entry` has the events that are shown."""
 
     feed: CityFeed
     status: Status
@@ -153,8 +149,9 @@ class Harvester:
         """Fetches and reads one feed. Validators are sent only where the cache has its events. A
         time to wait that is too far away was noted by a clock that was ahead, and is ignored.
         """
-        if feed.unusable:
-            raise FetchFailed(feed.unusable, why=Why.REFUSED)
+        if not feed.url:
+            problem = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
+            raise FetchFailed(problem, why=Why.REFUSED)
         until = self._past(feed).until
         now = self._run.clock.now()
         if until is not None and now < until <= now + LONGEST_WAIT:
@@ -190,7 +187,8 @@ class Harvester:
             raise FetchFailed(problem, said=words)
         if problem := cut_off(body):
             raise FetchFailed(problem)
-        window = self._city.window.wider(MORE_DAYS)
+        asked = self._city.window
+        window = msgspec.structs.replace(asked, days=asked.days + MORE_DAYS)
         meaning = entry.parsed.meaning if entry is not None else ""
         clock, begun = self._run.clock, list[float]()
         parsed = await self._parsers.parse(
@@ -206,7 +204,7 @@ class Harvester:
         self._hold(feed, parsed)
         fresh = Entry(
             parsed=parsed,
-            window=self._city.window if parsed.is_cut else window,
+            window=asked if parsed.is_cut else window,
             digest=digest,
             size=len(body),
             etag=fetched.etag,
@@ -215,9 +213,7 @@ class Harvester:
         return self._well(feed, Status.OK, fresh, fetched, name)
 
     def _hold(self, feed: CityFeed, parsed: Parsed) -> None:
-        """Holds new events of a feed in place of those before. Raises FetchFailed where they take
-        more room than there is.
-        """
+        """Holds new events in place of those before. Raises FetchFailed where there is no room."""
         more = weight(parsed) - self._weight_before(key_of(feed.url))
         limit = self._settings.memory // 4
         if more > 0 and self._held + more > limit:

@@ -11,7 +11,7 @@ import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from io import TextIOWrapper
 from pathlib import Path
@@ -44,19 +44,23 @@ _PAIRS = {")": "(", "]": "["}
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """A feed's address, and the name that the list gives it, or ""."""
+class CityFeed:
+    """One source of events. `url` may hold secrets; what is shown goes through `redacted`."""
 
     url: str
+    """"": the list has no address in its place."""
     name: str
     primary: bool = False
+    """Whether its copy of an event is kept instead of those of other sources."""
+    named: bool = field(default=True, compare=False)
+    """Whether the list gave the name; else the calendar may name itself."""
 
 
-def read_feeds(text: str) -> list[Listed]:
-    """The feeds of a list, in its order. A line that holds no address is taken for one: whether
-    it is, its fetch shows.
+def read_feeds(text: str) -> list[CityFeed]:
+    """The feeds of a list, in its order, with "" as the name of one without. A line that holds no
+    address is taken for one: whether it is, its fetch shows.
     """
-    feeds: list[Listed] = []
+    feeds: list[CityFeed] = []
     name = ""
     for raw in text.removeprefix("\ufeff").splitlines():
         line = raw.strip()
@@ -78,12 +82,12 @@ def _name_in(comment: str, before: str) -> str:
     return comment
 
 
-def _feeds_in(line: str, above: str) -> Iterator[Listed]:
+def _feeds_in(line: str, above: str) -> Iterator[CityFeed]:
     """Those of a line: one, as a rule."""
     line, marks = _PRIMARY.subn("", line)
     first = _ADDRESS.search(line)
     if first is None:
-        yield Listed(line, above, bool(marks))
+        yield CityFeed(line, above, bool(marks))
         return
     before, rest = line[: first.start()], line[first.end() :]
     text, *comment = re.split(r"\s#", rest, maxsplit=1)
@@ -92,7 +96,7 @@ def _feeds_in(line: str, above: str) -> Iterator[Listed]:
     name = _bare(before) or _bare(after)
     name = name or _name_in("".join(comment).strip(), above) or above
     for one in (first[0], *others):
-        yield Listed(_without_end(one), name, bool(marks))
+        yield CityFeed(_without_end(one), name, bool(marks))
 
 
 def _bare(text: str) -> str:
@@ -116,7 +120,6 @@ def _without_end(address: str) -> str:
 _MOST_FEEDS = 2_000
 _LONGEST_LIST = 4_000_000
 _EARLIEST, _LATEST = 1900, 2200
-_NO_ADDRESS = 'not a feed: an address is missing, or {"url": ..., "name": ...}'
 
 
 class CalendarParams(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +143,9 @@ class CalendarParams(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput("params.feeds_file", "stands beside feeds", "leave one")
         if self.timezone is not None:
             _check_zone(self.timezone)
-        if self.first is not None:
-            _check_first(self.first)
+        if self.first is not None and not _EARLIEST <= self.first.year <= _LATEST:
+            problem = f"{self.first} is out of range"
+            raise BadInput("params.from", problem, f"{_EARLIEST} to {_LATEST}")
         if not self.out.strip() or "\0" in self.out:
             raise BadInput("params.out", f"{self.out!r} is not a folder", "a path like out/cities")
 
@@ -153,30 +157,9 @@ def _check_zone(name: str) -> None:
         raise BadInput("params.timezone", problem.problem, problem.remedy) from None
 
 
-def _check_first(day: date) -> None:
-    if not _EARLIEST <= day.year <= _LATEST:
-        raise BadInput("params.from", f"{day} is out of range", f"{_EARLIEST} to {_LATEST}")
-
-
-@dataclass(frozen=True, slots=True)
-class CityFeed:
-    """One source of events. `url` may hold secrets; what is shown goes through `shown`."""
-
-    url: str
-    name: str
-    unusable: str = ""
-    """Why there is nothing to fetch, when the list has no address in its place."""
-    named: bool = field(default=True, compare=False)
-    """Whether the list gave the name; else the calendar may name itself."""
-    primary: bool = False
-    """Whether its copy of an event is kept instead of those of other sources."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class City:
-    """A place, its feeds in the order that decides which of two equal events is kept, the days
-    asked for, and the folder for what comes of them.
-    """
+    """A place, its feeds in the order that decides, the days asked for, and its folder."""
 
     id: str
     feeds: tuple[CityFeed, ...]
@@ -194,9 +177,7 @@ def city_of(
 ) -> City:
     """Reads the file of an item's list, where that is `allowed`. `from` is by default the day of
     `due` in the city's zone, so that a retry asks for the same days. `zone` is the item's own, for
-    when `timezone` is not given.
-
-    Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
+    when `timezone` is not given. Raises BadInput naming the parameter; not for one feed of many.
     """
     named = params.timezone or zone
     first = params.first or due.astimezone(ZoneInfo(named)).date()
@@ -216,13 +197,15 @@ def _feeds(params: CalendarParams, allowed: Policy) -> tuple[CityFeed, ...]:
         raise BadInput("params.feeds", "has no feed in it", "one address or more")
     if len(listed) > _MOST_FEEDS:
         raise BadInput("params.feeds", f"{len(listed)} feeds are too many", f"{_MOST_FEEDS:,}")
-    return tuple(_made_feed(one, number) for number, one in enumerate(listed, start=1))
+    names = (one.name or name_from(one.url) or f"feed {n}" for n, one in enumerate(listed, 1))
+    return tuple(
+        replace(one, name=name, named=bool(one.name))
+        for one, name in zip(listed, names, strict=True)
+    )
 
 
-def _in_file(given: str, allowed: Policy) -> list[Listed]:
-    """The feeds of a list that is a file. Of a line without an address nothing is shown: the file
-    may be something else.
-    """
+def _in_file(given: str, allowed: Policy) -> list[CityFeed]:
+    """Of a line without an address nothing is shown: the file may be something else."""
     field_name = "params.feeds_file"
     if not allowed.files:
         raise BadInput(field_name, "files are not allowed", 'allow = ["file"] in [jobs.calendars]')
@@ -236,29 +219,20 @@ def _in_file(given: str, allowed: Policy) -> list[Listed]:
     if len(text) > _LONGEST_LIST:
         long = f"{given!r} has more than {_LONGEST_LIST:,} characters"
         raise BadInput(field_name, long, f"a list of {_MOST_FEEDS:,} feeds at the most")
-    return [one if _ADDRESS.match(one.url) else Listed("", "") for one in read_feeds(text)]
+    return [one if _ADDRESS.match(one.url) else CityFeed("", "") for one in read_feeds(text)]
 
 
-def _listed(entry: Any) -> Listed:
+def _listed(entry: Any) -> CityFeed:
     """An entry of a list. One that is not an address gets "", and the others are fetched."""
     table = entry if isinstance(entry, Mapping) else {"url": entry}
     url, name, primary = table.get("url"), table.get("name"), table.get("primary", False)
     if not isinstance(primary, bool):
         raise BadInput("params.feeds", f"primary: {primary!r} is neither true nor false")
-    return Listed(
+    return CityFeed(
         url.strip() if isinstance(url, str) else "",
         " ".join(name.split()) if isinstance(name, str) else "",
         primary,
     )
-
-
-def _made_feed(listed: Listed, number: int) -> CityFeed:
-    """`number` is its place in the list, for when nothing else names it."""
-    place = f"feed {number}"
-    if not listed.url:
-        return CityFeed("", listed.name or place, unusable=_NO_ADDRESS)
-    name = listed.name or name_from(listed.url) or place
-    return CityFeed(listed.url, name, named=bool(listed.name), primary=listed.primary)
 
 
 MEMORY = 512 * 1024 * 1024

@@ -51,9 +51,7 @@ class Occurrence(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What is asked of a feed: `days` days from `first` on, in a zone; with what it marks as
-    private, or without.
-    """
+    """`days` days from `first` on, in a zone; with what is marked as private, or without."""
 
     first: date
     days: int
@@ -72,10 +70,6 @@ class Window(msgspec.Struct, frozen=True):
         """Whether events expanded for this window hold all of the other's."""
         alike = (self.zone, self.private) == (other.zone, other.private)
         return alike and self.first <= other.first and other.end <= self.end
-
-    def wider(self, days: int) -> "Window":
-        """The same window with some more days at its end."""
-        return msgspec.structs.replace(self, days=self.days + days)
 
     def edges(self) -> "Edges":
         zone = ZoneInfo(self.zone)
@@ -159,8 +153,6 @@ def instant_of(text: str) -> datetime:
 
 
 def local_of(text: str, zone: ZoneInfo) -> datetime:
-    """The same in a zone; what lies within a day of the first or the last time that a datetime
-    can hold is that day's edge.
-    """
+    """The same in a zone, cut where a datetime cannot hold it."""
     instant = instant_of(text)
     return max(_FIRST, min(instant, _LAST)).astimezone(zone)
