@@ -5,7 +5,7 @@ import pytest
 from jobs.calendars import parser
 from jobs.calendars.events import Vevent, read_vevent
 from jobs.calendars.lines import read_calendar
-from jobs.calendars.outside import are_outside
+from jobs.calendars.parser import are_outside
 from tests.calendars.support import calendar, event, read, times, window
 
 LONG_AGO = "20200901T180000Z"
