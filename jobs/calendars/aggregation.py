@@ -22,7 +22,7 @@ from blackboard.phrases import command
 from .addresses import redacted
 from .cache import FOLDER, Cache, FetchCache, Level, key_of, load_cache, parser_version
 from .harvest import Harvest, Harvester, Status
-from .merge import Drop, FeedSource, Merged, merged
+from .merge import FeedSource, Merged, merged
 from .output import calendar_file, events_file
 from .params import City, JobSettings, RunContext
 from .publish import CACHE, CALENDAR, EVENTS, REPORT, Output, Overtaken, output_of
@@ -47,9 +47,7 @@ _ACCEPTED = timedelta(days=7)
 
 
 def names_of(harvests: Sequence[Harvest]) -> list[str]:
-    """What each feed is called: as its list has it, else as it calls itself, else as its address
-    says.
-    """
+    """What each feed is called: as its list has it, else as it or its address says."""
     return distinct(
         [
             (one.feed.name if one.feed.named else one.past.name or one.feed.name, one.feed.name)
@@ -59,9 +57,7 @@ def names_of(harvests: Sequence[Harvest]) -> list[str]:
 
 
 def distinct(names: list[tuple[str, str]]) -> list[str]:
-    """The names, made distinct: of those that share one, all but the first get their other name
-    added, or a number.
-    """
+    """The names; of those that share one, all but the first get the other name, or a number."""
     taken: set[str] = set()
     distinct_names = []
     for name, other in names:
@@ -106,7 +102,8 @@ def report_file(
     fence: int,
 ) -> bytes:
     """The whole .report.json."""
-    given, taken = duplicates(merge.drops)
+    given = Counter(one.source for one in merge.drops)
+    taken = Counter(one.kept for one in merge.drops)
     feeds = [
         {
             **_feed(one, source.name, merge.counts[number]),
@@ -129,13 +126,6 @@ def report_file(
         "dropped": merge.dropped(sources),
     }
     return msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n"
-
-
-def duplicates(drops: Sequence[Drop]) -> tuple[Counter[int], Counter[int]]:
-    """By the number of each feed: how many of its events were left out for those of others, and
-    how many of others for its own.
-    """
-    return Counter(one.source for one in drops), Counter(one.kept for one in drops)
 
 
 def _feed(one: Harvest, name: str, count: int) -> dict[str, Any]:

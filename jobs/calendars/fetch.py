@@ -1,17 +1,14 @@
 """Fetches the feeds of one run: a queue for each host, so that no host delays the others.
 
-A host gets a few requests at once. All hosts together have a number of places, and a request that
-takes long gives its place back while it goes on, so that slow or silent hosts do not use the places
-of others. A host that timed out twice is down for this run, and what waits for it fails at once. A
-host is a name and a port.
+A host, which is a name and a port, gets a few requests at once. All hosts together have a number of
+places, and a request that takes long gives its place back while it goes on, so that slow or silent
+hosts do not use the places of others. A host that timed out twice is down for this run.
 
 A time for the next request (Retry-After) is waited for once, by all feeds of the host, if it is
 soon. Else it is that of the feed alone, as many hosts answer so for a page that is broken: the host
 gets no more requests in this run when it says 429, or when two of its feeds are refused.
 
-Each redirect waits in the queue of its host, and the time in a queue is not counted. `request.py`
-makes one request, `cache.py` keeps what other cities have fetched. Where the settings allow it, a
-feed may be a file of this machine.
+Each redirect waits in the queue of its host, and the time in a queue is not counted.
 """
 
 import asyncio
@@ -180,11 +177,6 @@ class _Way:
     """By hosts."""
 
 
-def _can_be_sent(validator: str) -> bool:
-    """Whether there is a validator that a request can hold: some have characters that none can."""
-    return bool(validator) and validator.isascii() and validator.isprintable()
-
-
 class Fetcher:
     """Fetches for one run, until `close`."""
 
@@ -215,8 +207,12 @@ class Fetcher:
         scheme = scheme_of(meant(address))
         if scheme in {"http", "https"}:
             conditions = {"If-None-Match": etag, "If-Modified-Since": modified}
-            asked = {name: value for name, value in conditions.items() if _can_be_sent(value)}
-            return await self._asked_for(_Way(address, asked, self._limits.total))
+            can_be_sent = {
+                name: value
+                for name, value in conditions.items()
+                if value and value.isascii() and value.isprintable()
+            }
+            return await self._asked_for(_Way(address, can_be_sent, self._limits.total))
         if scheme not in {"file", ""}:
             problem = f"{scheme}: is not fetched, only http and https"
             raise FetchFailed(problem, why=Why.REFUSED)

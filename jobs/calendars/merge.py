@@ -260,9 +260,7 @@ def _events(group: list[_Copy]) -> list[list[_Copy]]:
 
 
 def _copies_of(one: _Copy, events: list[list[_Copy]]) -> list[_Copy] | None:
-    """The copies of the event that this is one of; None without one, or with two at different
-    places.
-    """
+    """The copies of the event that this is one of; None without one, or with two places."""
     matches = [(match, copies) for copies in events if (match := _match(one, copies))]
     if not matches:
         return None
@@ -280,7 +278,8 @@ def _match(one: _Copy, copies: list[_Copy]) -> Match:
     """How well an event agrees with all the copies of another."""
     worst = Match.SAME
     for other in copies:
-        if one.feed == other.feed and (other is copies[0] or not _are_alike(one, other)):
+        # One feed has two copies of an event only if these are the same.
+        if one.feed == other.feed and (other is copies[0] or _contents(one) != _contents(other)):
             return Match.OTHER
         if not same_title(one.event.text, other.event.text):
             return Match.OTHER
@@ -288,11 +287,6 @@ def _match(one: _Copy, copies: list[_Copy]) -> Match:
         if worst is Match.OTHER:
             break
     return worst
-
-
-def _are_alike(one: _Copy, other: _Copy) -> bool:
-    """Whether two copies are the same, so that one feed may have both of an event."""
-    return _contents(one) == _contents(other)
 
 
 def _contents(one: _Copy) -> tuple[str, ...]:

@@ -69,10 +69,7 @@ async def resolve_host(
     host: str, port: int, *, threads: ThreadPoolExecutor | None = None
 ) -> list[Address]:
     """All addresses of a host."""
-
-    def look_up() -> list[Any]:
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-
+    look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     entries = await asyncio.get_running_loop().run_in_executor(threads, look_up)
     addresses = [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in entries]
     return list(dict.fromkeys(addresses))

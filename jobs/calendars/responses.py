@@ -147,9 +147,7 @@ class Fetched:
     """Seconds for which what came may be used by others too."""
     seconds: Seconds = field(default_factory=Seconds)
     way: tuple[str, ...] | None = ()
-    """The addresses that were asked for it, of which its words may quote the secrets; None when
-    they are lost.
-    """
+    """The addresses that were asked for it, whose secrets it may quote; None: they are lost."""
 
 
 SHARED = 300.0
@@ -240,9 +238,7 @@ _EDGE = re.compile(
     rb"(?=[^A-Z0-9-]|\Z|(?:BEGIN|END):)",
     re.IGNORECASE,
 )
-"""An edge of a component on a line of its own, or behind the end of another; whatever programs
-have put behind it.
-"""
+"""An edge of a component on its own line, or behind the end of another."""
 _LAST = 64 * 1024
 """Bytes at the end of a feed that are searched for its end first, before all of it is."""
 
@@ -250,9 +246,7 @@ _LAST = 64 * 1024
 async def read_body(
     pieces: AsyncIterator[bytes], encoding: str, limit: int, folder: Path | None = None
 ) -> Body:
-    """The whole body, decompressed. `encoding` is the Content-Encoding header; `folder` is where
-    a long one is kept.
-    """
+    """The whole body, decompressed. `folder` is where a long one is kept."""
     inflate = Inflater(encoding.strip().lower(), limit, Body(folder))
     try:
         async for piece in pieces:
@@ -264,9 +258,7 @@ async def read_body(
 
 
 def cut_off(body: bytes) -> str:
-    """Why a feed is incomplete, or "". A connection that breaks is no error
-    where the server did not say how much would come.
-    """
+    """Why a feed is incomplete, or "": a connection that breaks may be no error."""
     body = as_utf_8(body)
     if _last(body[-_LAST:], b"CALENDAR") == b"END":
         return ""
