@@ -4,11 +4,9 @@
     POST /api/v1/pause {"id": "davis"}    an operator's verb; answers with the item as it is then
 
 One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. The pages
-ignore parameters that they do not understand; here they are an error, as is what there is not, and
-every error is one object. An id is any text, so it is a parameter and no part of a path.
-
-A POST has to be application/json: no form of a page elsewhere can send that without asking first,
-and the gate has looked at its origin besides.
+ignore parameters that they do not understand; here they are an error. An id is any text, so it is a
+parameter and no part of a path. A POST has to be application/json: no form of a page elsewhere can
+send that without asking first.
 """
 
 import re
@@ -50,9 +48,9 @@ from blackboard.web import refusals, shapes
 from blackboard.web.actions import do
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
-from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import next_times
 from blackboard.web.runs import cursor_in, page_of
+from blackboard.web.shapes import JSON_TYPE, Operation, description
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained_record, read_one
@@ -92,12 +90,6 @@ async def _fresh(site: Site) -> None:
 def _record(site: Site, status: ItemStatus, lost: Mapping[str, float]) -> BoardItem:
     """An item, with whether its worker is `lost` (`lost_since`)."""
     return item_record(with_silence(status, lost), site.board.labels(status.item))
-
-
-async def _shown(site: Site, item_id: str) -> BoardItem:
-    status, _ = await read_one(site.board, await site.board.found(item_id))
-    present = await workers(site.board) if status.running else ()
-    return _record(site, status, lost_since(present))
 
 
 async def _board(site: Site, request: Request, query: shapes.NoQuery) -> shapes.BoardAnswer:
@@ -144,7 +136,9 @@ async def _items(site: Site, request: Request, query: shapes.ItemsQuery) -> shap
 
 
 async def _one(site: Site, request: Request, query: shapes.OneItemQuery) -> BoardItem:
-    return await _shown(site, query.id)
+    status, _ = await read_one(site.board, await site.board.found(query.id))
+    present = await workers(site.board) if status.running else ()
+    return _record(site, status, lost_since(present))
 
 
 async def _why(site: Site, request: Request, query: shapes.OneItemQuery) -> ExplainedItem:

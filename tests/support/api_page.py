@@ -11,8 +11,7 @@ from typing import Any, get_origin, get_type_hints
 import msgspec
 
 from blackboard.web.api import OPERATIONS
-from blackboard.web.openapi import STATUSES
-from blackboard.web.shapes import OPTIONS
+from blackboard.web.shapes import OPTIONS, STATUSES
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 READS = "| GET /api/v1 | parameters | answers |\n|---|---|---|\n"
