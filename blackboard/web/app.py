@@ -1,10 +1,11 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -29,11 +30,10 @@ from blackboard.web import actions, health, pages, refusals, runs
 from blackboard.web.access import LONGEST_VISITOR, SAFE, Access, Gate, Sessions, visitor_of
 from blackboard.web.api import api_app
 from blackboard.web.live import Fragments, stream
-from blackboard.web.recent import RecentRuns
-from blackboard.web.site import PageFunction, Signature, Site, WebPage, is_live, trouble_page
-from blackboard.web.snapshot import Snapshot
+from blackboard.web.site import Signature, Site, WebPage, is_live, trouble_page
 
-PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
+PageValues = Callable[[Site, Request], Awaitable[Mapping[str, Any]]]
+PAGES: dict[str, tuple[PageValues, Signature | None]] = {
     "board": (pages.board_page, pages.by_version),
     "item": (pages.item_page, pages.item_signature),
     "run": (pages.run_page, None),
@@ -47,9 +47,10 @@ PAGES: dict[str, tuple[PageFunction, Signature | None]] = {
     "report": (pages.report_page, pages.item_signature),
     "actions": (pages.actions_page, pages.by_second),
 }
-"""Each page by its name, with the function whose value changes when the page has to be made anew;
-None: the page never changes. The name is its address; that of the board is the root."""
-
+"""Each page by its name, which is also its address, but for the board, its title and its template,
+where its values have no other; with the function whose value changes when it has to be made anew.
+None: it never changes.
+"""
 READY_LASTS = 1.0
 """Seconds for which the board counts as readable: who need not sign in costs few requests."""
 HEALTH_WAITS = 0.5
@@ -74,10 +75,9 @@ def web_app(
     secret: str,
 ) -> "WebPages":
     """The pages of a board. `verbs` is the board with methods that record what they do; those of
-    `unrecorded` do not: they change one item of many, which are recorded together. `secret` signs
-    sessions and forms.
+    `unrecorded` change one item of many, which are recorded together. `secret` signs sessions and
+    forms.
     """
-    snapshot = Snapshot(board)
     site = Site(
         board=board,
         verbs=verbs,
@@ -85,8 +85,6 @@ def web_app(
         store=store,
         settings=settings,
         access=access,
-        snapshot=snapshot,
-        runs=RecentRuns(board),
         sessions=Sessions(access, clock=board.clock, chance=board.chance, secret=secret),
     )
     bulk = actions.BulkChanges()
@@ -149,10 +147,15 @@ class WebPages:
 
 
 def _page_routes(
-    site: Site, fragments: Fragments, name: str, page: PageFunction, signature: Signature | None
+    site: Site, fragments: Fragments, name: str, read: PageValues, signature: Signature | None
 ) -> list[Route]:
     """The address of a page, and that of the stream that keeps it live."""
     whole_path = "/" if name == "board" else f"/{name}"
+
+    async def page(site: Site, request: Request) -> WebPage:
+        values: dict[str, Any] = {"template": f"{name}.html", "title": name.capitalize()}
+        values |= await read(site, request)
+        return WebPage(template=values["template"], title=values["title"], values=values)
 
     async def whole(request: Request) -> Response:
         web_page = await page(site, request)
@@ -251,9 +254,7 @@ def _local(back: str) -> str:
 
 
 async def _healthz(site: Site, request: Request) -> Response:
-    """Whether the server can do its work. A store that is away, or slow, does not count: a new
-    start would not help.
-    """
+    """Whether the server can do its work. Where the store is away a new start would not help."""
     try:
         async with asyncio.timeout(HEALTH_WAITS):
             await site.shared(BoardTable.check_shards, site.board, at_least=READY_LASTS)
@@ -282,10 +283,8 @@ async def _metrics(site: Site, request: Request) -> Response:
         return PlainTextResponse(f"store: {problem}\n", 503, refusals.retry_after(problem))
     overview = replace(overview, age=overview.age + site.board.clock.monotonic() - read_at)
     accepted = request.headers.get("accept", "")
-    exposition = metrics.exposition(board_metrics(overview), accepted)
-    return Response(
-        exposition.body, media_type=None, headers={"content-type": exposition.content_type}
-    )
+    content_type, body = metrics.exposition(board_metrics(overview), accepted)
+    return Response(body, headers={"content-type": content_type})
 
 
 async def _figures(site: Site) -> tuple[float, Overview]:

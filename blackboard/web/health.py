@@ -24,7 +24,7 @@ from blackboard.schedule.times import parse_duration
 from blackboard.web.charts import numbers_of, sparkline
 from blackboard.web.recent import OF_AN_ITEM
 from blackboard.web.runs import FAILING_NAMES, MOST_COUNTED, RunFilter, newest_of
-from blackboard.web.site import Site, WebPage
+from blackboard.web.site import Site
 
 LATELY = timedelta(hours=24)
 """What counts as health now."""
@@ -112,7 +112,7 @@ def _cost_of(load: cost.Load) -> ExpectedCost | None:
     return ExpectedCost(asked / load.runs, cost.bill(asked, size=cost.stored(load)))
 
 
-async def health_page(site: Site, request: Request) -> WebPage:
+async def health_page(site: Site, request: Request) -> dict[str, Any]:
     await site.snapshot.fresh()
     now = await site.board.table.now()
     since = now - LATELY
@@ -120,25 +120,21 @@ async def health_page(site: Site, request: Request) -> WebPage:
     (runs, after), (check, elections) = await asyncio.gather(
         newest_of(site, lately, limit=MOST_COUNTED), examined(site)
     )
-    return WebPage(
-        template="health.html",
-        title="Health",
-        values={
-            "elections": elections,
-            "alarms": check and check.alarms,
-            "items": site.snapshot.entries,
-            "present": site.snapshot.present,
-            "counts": site.snapshot.counts,
-            "total": len(site.snapshot.entries),
-            "since": since.replace(microsecond=0, second=0),
-            "of_an_item": OF_AN_ITEM,
-            "is_cut": bool(after),
-            "most": MOST_COUNTED,
-            "bad": FAILING_NAMES,
-            "cost": await site.shared(expected_cost, site),
-            **await site.compute(_numbers, runs, since),
-        },
-    )
+    return {
+        "elections": elections,
+        "alarms": check and check.alarms,
+        "items": site.snapshot.entries,
+        "present": site.snapshot.present,
+        "counts": site.snapshot.counts,
+        "total": len(site.snapshot.entries),
+        "since": since.replace(microsecond=0, second=0),
+        "of_an_item": OF_AN_ITEM,
+        "is_cut": bool(after),
+        "most": MOST_COUNTED,
+        "bad": FAILING_NAMES,
+        "cost": await site.shared(expected_cost, site),
+        **await site.compute(_numbers, runs, since),
+    }
 
 
 def _numbers(runs: Sequence[Run], since: datetime) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The pages that show the board: items, one item, workers, leases, leaders, reports, actions."""
+"""The pages that show the board: items, one item, workers, leases, leaders, reports, actions.
+
+Each is a function that reads what its template shows; with `template` and `title`, where they are
+others than its name says.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -43,7 +47,7 @@ from blackboard.tasks import in_thread
 from blackboard.web.actions import EDITABLE, OF_MANY, SAID, VERBS
 from blackboard.web.charts import duration_bars, numbers_of, percentile, sparkline
 from blackboard.web.filters import PAGE, Filter, facet_counts
-from blackboard.web.site import Site, WebPage
+from blackboard.web.site import Site
 from blackboard.web.snapshot import Entry
 from blackboard.why import explained, no_schedule
 
@@ -73,7 +77,7 @@ SLOW = 2.0
 """A run that lasts so many times the usual is slow, if the usual is more than a second."""
 
 
-async def board_page(site: Site, request: Request) -> WebPage:
+async def board_page(site: Site, request: Request) -> dict[str, Any]:
     snapshot = site.snapshot
     await snapshot.fresh()
     filters = Filter.of(request.query_params)
@@ -82,23 +86,19 @@ async def board_page(site: Site, request: Request) -> WebPage:
     lines = [(with_silence(entry.status, lost), entry.labels.tags) for entry in chosen.entries]
     types = facet_counts(snapshot.counts, "type")
     tags = facet_counts(snapshot.counts, "tag")
-    return WebPage(
-        template="board.html",
-        title="Board",
-        values={
-            "filters": filters,
-            "chosen": chosen,
-            "lines": lines,
-            "columns": COLUMNS,
-            "minor": MINOR,
-            "bulk": OF_MANY,
-            "total": len(snapshot.entries),
-            "states": [(state, snapshot.counts["state", state]) for state in STATES],
-            "types": _offered(types, filters.types),
-            "tags": _offered(tags, filters.tags),
-            "more_types": max(len(types) - MOST_TYPES, 0),
-        },
-    )
+    return {
+        "filters": filters,
+        "chosen": chosen,
+        "lines": lines,
+        "columns": COLUMNS,
+        "minor": MINOR,
+        "bulk": OF_MANY,
+        "total": len(snapshot.entries),
+        "states": [(state, snapshot.counts["state", state]) for state in STATES],
+        "types": _offered(types, filters.types),
+        "tags": _offered(tags, filters.tags),
+        "more_types": max(len(types) - MOST_TYPES, 0),
+    }
 
 
 def by_version(site: Site, request: Request) -> object:
@@ -122,7 +122,7 @@ def _offered(counted: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[
 # ---- an item
 
 
-async def item_page(site: Site, request: Request) -> WebPage:
+async def item_page(site: Site, request: Request) -> dict[str, Any]:
     """All that there is to be known of an item. Raises Missing."""
     item = await _item_of(site, request)
     runs = [run async for run in site.board.runs(item.id, limit=RUNS_OF_AN_ITEM)]
@@ -130,38 +130,32 @@ async def item_page(site: Site, request: Request) -> WebPage:
     slow_from = SLOW * usual if usual > 1.0 else inf
     done = SAID.get(request.query_params.get("done", ""), "")
     if item.state is State.REMOVED:
-        return WebPage(
-            template="removed.html",
-            title=item.id,
-            values={"item": item, "done": done, "runs": runs, "slow_from": slow_from},
-        )
+        shown = {"item": item, "done": done, "runs": runs, "slow_from": slow_from}
+        return {"template": "removed.html", "title": item.id, **shown}
     present = await workers(site.board)
     status, why = await explained(site.board, item, present)
     settings, problem = _settings(site, item)
     labels = site.board.labels(item)
-    return WebPage(
-        template="item.html",
-        title=item.id,
-        values={
-            "item": item,
-            "status": status,
-            "labels": labels,
-            "record": item_record(status, labels),
-            "why": why,
-            "schedule": describe(settings.schedule) if settings.schedule else problem,
-            "coming": await _coming(site, item, settings),
-            "own": own_options(item),
-            "acts": [*VERBS],
-            "nonce": site.board.chance.nonce(),
-            "editable": EDITABLE,
-            "done": done,
-            "runs": runs,
-            "slow_from": slow_from,
-            "bars": duration_bars(runs),
-            "spark": sparkline([run.lag for run in reversed(runs)], width=120, height=24),
-            "numbers": numbers_of(runs),
-        },
-    )
+    return {
+        "title": item.id,
+        "item": item,
+        "status": status,
+        "labels": labels,
+        "record": item_record(status, labels),
+        "why": why,
+        "schedule": describe(settings.schedule) if settings.schedule else problem,
+        "coming": await _coming(site, item, settings),
+        "own": own_options(item),
+        "acts": [*VERBS],
+        "nonce": site.board.chance.nonce(),
+        "editable": EDITABLE,
+        "done": done,
+        "runs": runs,
+        "slow_from": slow_from,
+        "bars": duration_bars(runs),
+        "spark": sparkline([run.lag for run in reversed(runs)], width=120, height=24),
+        "numbers": numbers_of(runs),
+    }
 
 
 async def _item_of(site: Site, request: Request) -> Item:
@@ -196,16 +190,14 @@ class ComingTimes(NamedTuple):
 
 
 async def next_times(site: Site, item: Item, settings: RunSettings, *, count: int) -> ComingTimes:
-    """The next times of an item, so many at the most. Raises BadInput where they cannot be
-    computed.
-    """
+    """The next times of an item, so many at the most. Raises BadInput."""
     times = upcoming(item, settings, now=await site.board.table.now())
     async with site.searching:
         return await in_thread(_next_times, times, count, site.board.clock)
 
 
 async def _coming(site: Site, item: Item, settings: RunSettings) -> ComingTimes:
-    """None, where they cannot be computed: what `why` says has the reason."""
+    """None where they cannot be computed: what `why` says has the reason."""
     try:
         return await next_times(site, item, settings, count=NEXT_TIMES)
     except BadInput:
@@ -231,7 +223,7 @@ def _settings(site: Site, item: Item) -> tuple[RunSettings, str]:
     return settings, no_schedule(item, settings)
 
 
-async def run_page(site: Site, request: Request) -> WebPage:
+async def run_page(site: Site, request: Request) -> dict[str, Any]:
     """One run in full. Raises Missing."""
     item_id = request.query_params.get("id", "")
     fence = request.query_params.get("fence", "")
@@ -240,34 +232,26 @@ async def run_page(site: Site, request: Request) -> WebPage:
         run = await site.board.run(item_id, number)
     if run is None:
         raise MissingRun(item_id, fence)
-    return WebPage(
-        template="run.html",
-        title=f"{run.id}, run {run.fence}",
-        values={"run": run, "record": run_summary(run)},
-    )
+    return {"title": f"{run.id}, run {run.fence}", "run": run, "record": run_summary(run)}
 
 
 # ---- workers, partitions, elections
 
 
-async def workers_page(site: Site, request: Request) -> WebPage:
+async def workers_page(site: Site, request: Request) -> dict[str, Any]:
     """The workers, with what each has in its slots."""
     await site.snapshot.fresh()
     running: dict[str, list[Entry]] = {}
     for entry in site.snapshot.in_order():
         if entry.item.running:
             running.setdefault(entry.item.owner, []).append(entry)
-    return WebPage(
-        template="workers.html",
-        title="Workers",
-        values={
-            "workers": site.snapshot.present,
-            "running": running,
-            "announce_every": ANNOUNCE_EVERY,
-            "lost_after": LOST_AFTER,
-            "left": sorted(running.keys() - {worker.owner for worker in site.snapshot.present}),
-        },
-    )
+    return {
+        "workers": site.snapshot.present,
+        "running": running,
+        "announce_every": ANNOUNCE_EVERY,
+        "lost_after": LOST_AFTER,
+        "left": sorted(running.keys() - {worker.owner for worker in site.snapshot.present}),
+    }
 
 
 def workers_signature(site: Site, request: Request) -> object:
@@ -275,47 +259,37 @@ def workers_signature(site: Site, request: Request) -> object:
     return present, site.snapshot.version
 
 
-async def leases_page(site: Site, request: Request) -> WebPage:
+async def leases_page(site: Site, request: Request) -> dict[str, Any]:
     """The groups of partitions, and the partitions of one."""
     name = request.query_params.get("group", "")
     groups = await site.shared(read_groups, site.board)
     chosen = next((group for group in groups if group.name == name), None)
-    return WebPage(
-        template="leases.html",
-        title="Leases",
-        values={
-            "groups": groups,
-            "chosen": chosen,
-            "problem_of": group_problem,
-            "last_move": last_move,
-        },
-    )
+    return {
+        "groups": groups,
+        "chosen": chosen,
+        "problem_of": group_problem,
+        "last_move": last_move,
+    }
 
 
-async def leaders_page(site: Site, request: Request) -> WebPage:
+async def leaders_page(site: Site, request: Request) -> dict[str, Any]:
     elections = await site.shared(read_leaders, site.board)
     damaged = {
         status.item.id: why for status in elections.statuses if (why := election_problem(status))
     }
     lost = unreadable_words(leaders_board(site.board.name), elections.unreadable)
-    return WebPage(
-        template="leaders.html",
-        title="Leaders",
-        values={
-            "elections": elections.statuses,
-            "late": {
-                status.item.id for status in elections.statuses if is_late(status, elections.now)
-            },
-            "damaged": damaged,
-            "problems": [*filter(None, (elections.trouble, *damaged.values(), lost))],
-        },
-    )
+    return {
+        "elections": elections.statuses,
+        "late": {status.item.id for status in elections.statuses if is_late(status, elections.now)},
+        "damaged": damaged,
+        "problems": [*filter(None, (elections.trouble, *damaged.values(), lost))],
+    }
 
 
 # ---- a report
 
 
-async def report_page(site: Site, request: Request) -> WebPage:
+async def report_page(site: Site, request: Request) -> dict[str, Any]:
     """The report that the last run of an item wrote. Raises Missing, NoReport."""
     item = await _item_of(site, request)
     report: dict[str, Any] = {}
@@ -326,24 +300,21 @@ async def report_page(site: Site, request: Request) -> WebPage:
         problem = str(missing)
     columns, all_rows = await site.compute(report_table, report)
     rows = all_rows[:MOST_ROWS]
-    return WebPage(
-        template="report.html",
-        title=f"{item.id}: report",
-        values={
-            "item": item,
-            "problem": problem,
-            "numbers": report_numbers(report),
-            "columns": [
-                (column, all(type(row.values[n]) in {int, float, type(None)} for row in rows))
-                for n, column in enumerate(columns)
-            ],
-            "lines": [
-                (row.level, [_report_cell(*cell) for cell in zip(row.values, columns, strict=True)])
-                for row in rows
-            ],
-            "left_out": len(all_rows) - len(rows),
-        },
-    )
+    return {
+        "title": f"{item.id}: report",
+        "item": item,
+        "problem": problem,
+        "numbers": report_numbers(report),
+        "columns": [
+            (column, all(type(row.values[n]) in {int, float, type(None)} for row in rows))
+            for n, column in enumerate(columns)
+        ],
+        "lines": [
+            (row.level, [_report_cell(*cell) for cell in zip(row.values, columns, strict=True)])
+            for row in rows
+        ],
+        "left_out": len(all_rows) - len(rows),
+    }
 
 
 def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str]:
@@ -355,9 +326,9 @@ def _report_cell(value: Any, column: ReportColumn) -> tuple[datetime | None, str
 # ---- what people did
 
 
-async def actions_page(site: Site, request: Request) -> WebPage:
+async def actions_page(site: Site, request: Request) -> dict[str, Any]:
     newest = await site.shared(_actions, site.board, of=site.snapshot.changes_here)
-    return WebPage(template="actions.html", title="Actions", values={"newest": newest})
+    return {"newest": newest}
 
 
 async def _actions(board: BoardTable) -> list[Action]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 from starlette.datastructures import QueryParams
 from starlette.requests import Request
@@ -23,7 +24,7 @@ from blackboard.rules.transitions import FAILING
 from blackboard.web.charts import RunSpan, first_of_days, heat_map, spans_of, timeline
 from blackboard.web.filters import LONGEST, toggled, values_of
 from blackboard.web.recent import OF_AN_ITEM
-from blackboard.web.site import Site, WebPage, zone_of
+from blackboard.web.site import Site, zone_of
 
 MOST_DRAWN = 2_000
 """Runs of a timeline."""
@@ -47,9 +48,7 @@ class RunFilter(RunQuery):
 
     @classmethod
     def of(cls, query: QueryParams) -> "RunFilter":
-        """From the names and values of an address; what makes no sense is left out. Raises
-        BadInput for more values of a name than a page can mean.
-        """
+        """What an address says, without what makes no sense. Raises BadInput."""
         known, search = {outcome.value for outcome in Outcome}, query.get("q", "").strip()[:LONGEST]
         return cls(
             item=query.get("id", "")[:LONGEST_TEXT],
@@ -107,12 +106,6 @@ def cursor_in(text: str) -> RunCursor | None:
     return (-time, item_id, -number) if number is not None and math.isfinite(time) else None
 
 
-def items_of(site: Site) -> list[Item]:
-    """All items, as they were read last, and those that were removed: their runs stay."""
-    snapshot = site.snapshot
-    return [*(entry.item for entry in snapshot.entries.values()), *snapshot.removed.values()]
-
-
 async def page_of(
     site: Site, item: Item | None, query: RunQuery, *, size: int
 ) -> tuple[list[Run], str]:
@@ -121,7 +114,9 @@ async def page_of(
     """
     limit = size + 1  # one more shows whether there are more
     if item is None:
-        listed, place = await site.runs.newest(items_of(site), query, limit=limit)
+        present = (entry.item for entry in site.snapshot.entries.values())
+        items = [*present, *site.snapshot.removed.values()]  # whose runs stay
+        listed, place = await site.runs.newest(items, query, limit=limit)
     else:
         listed, place = await newest_runs(site.board, [item], query, limit=limit)
     if len(listed) > size:
@@ -137,22 +132,18 @@ async def newest_of(site: Site, filters: RunFilter, *, limit: int) -> tuple[list
     return await page_of(site, item, filters, size=limit)
 
 
-async def runs_page(site: Site, request: Request) -> WebPage:
+async def runs_page(site: Site, request: Request) -> dict[str, Any]:
     await site.snapshot.fresh()
     filters = RunFilter.of(request.query_params)
     runs, after = await newest_of(site, filters, limit=OF_A_LIST)
-    return WebPage(
-        template="runs.html",
-        title="Runs",
-        values={
-            "filters": filters,
-            "runs": runs,
-            "after": after,
-            "outcomes": [outcome.value for outcome in Outcome],
-            "page_size": OF_A_LIST,
-            "of_an_item": OF_AN_ITEM,
-        },
-    )
+    return {
+        "filters": filters,
+        "runs": runs,
+        "after": after,
+        "outcomes": [outcome.value for outcome in Outcome],
+        "page_size": OF_A_LIST,
+        "of_an_item": OF_AN_ITEM,
+    }
 
 
 def runs_signature(site: Site, request: Request) -> object:
@@ -161,7 +152,7 @@ def runs_signature(site: Site, request: Request) -> object:
     return site.snapshot.get(item_id) if item_id else site.snapshot.version
 
 
-async def timeline_page(site: Site, request: Request) -> WebPage:
+async def timeline_page(site: Site, request: Request) -> dict[str, Any]:
     """The runs of some hours, side by side: who wrote which item when."""
     await site.snapshot.fresh()
     query = request.query_params
@@ -179,25 +170,21 @@ async def timeline_page(site: Site, request: Request) -> WebPage:
     picture = await site.compute(
         partial(timeline, spans, since=until - span, until=until, by=by, zone=zone_of(request))
     )
-    return WebPage(
-        template="timeline.html",
-        title="Timeline",
-        values={
-            "picture": picture,
-            "by": by,
-            "hours": hours,
-            "spans": SPANS,
-            "since": until - span,
-            "until": until,
-            "is_now": given is None,
-            "earlier": until - span / 2,
-            "later": until + span / 2 if until + span / 2 < now else None,
-            "filters": filters,
-            "is_cut": bool(after),
-            "runs": len(runs),
-            "most": MOST_DRAWN,
-        },
-    )
+    return {
+        "picture": picture,
+        "by": by,
+        "hours": hours,
+        "spans": SPANS,
+        "since": until - span,
+        "until": until,
+        "is_now": given is None,
+        "earlier": until - span / 2,
+        "later": until + span / 2 if until + span / 2 < now else None,
+        "filters": filters,
+        "is_cut": bool(after),
+        "runs": len(runs),
+        "most": MOST_DRAWN,
+    }
 
 
 def _hours(text: str) -> float:
@@ -246,35 +233,26 @@ class ItemFailures:
     failed: int = 0
 
 
-async def failures_page(site: Site, request: Request) -> WebPage:
+async def failures_page(site: Site, request: Request) -> dict[str, Any]:
     """How many runs failed, by day and hour, and of which items."""
     await site.snapshot.fresh()
     now, zone = await site.board.table.now(), zone_of(request)
     since = first_of_days(DAYS, until=now, zone=zone)
-    filters = replace(
-        RunFilter.of(request.query_params),
-        since=since,
-        until=now + TOLERANCE,
-        after=None,
-        outcomes=(),
-    )
+    named = RunFilter.of(request.query_params)
+    filters = replace(named, since=since, until=now + TOLERANCE, after=None, outcomes=())
     runs, after = await newest_of(site, filters, limit=MOST_COUNTED)
     items = await site.compute(_failures_of, runs)
     failed = [item for item in items if item.failed]
-    return WebPage(
-        template="failures.html",
-        title="Failures",
-        values={
-            "days": await site.compute(partial(heat_map, runs, until=now, days=DAYS, zone=zone)),
-            "worst": sorted(failed, key=lambda item: (-item.failed, item.id))[:20],
-            "runs": len(runs),
-            "failed": sum(item.failed for item in failed),
-            "of_an_item": OF_AN_ITEM,
-            "is_cut": bool(after),
-            "most": MOST_COUNTED,
-            "bad": FAILING_NAMES,
-        },
-    )
+    return {
+        "days": await site.compute(partial(heat_map, runs, until=now, days=DAYS, zone=zone)),
+        "worst": sorted(failed, key=lambda item: (-item.failed, item.id))[:20],
+        "runs": len(runs),
+        "failed": sum(item.failed for item in failed),
+        "of_an_item": OF_AN_ITEM,
+        "is_cut": bool(after),
+        "most": MOST_COUNTED,
+        "bad": FAILING_NAMES,
+    }
 
 
 def _failures_of(runs: Iterable[Run]) -> list[ItemFailures]:

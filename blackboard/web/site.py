@@ -36,7 +36,7 @@ from blackboard.rules.status import ItemStatus
 from blackboard.schedule.zones import find_zone
 from blackboard.settings import Settings
 from blackboard.tasks import cancel_all, drop_error, in_thread
-from blackboard.web.access import SESSION_LASTS, Access, Sessions, Visitor, cookie_name, visitor_of
+from blackboard.web.access import SESSION_LASTS, Access, Sessions, cookie_name, visitor_of
 from blackboard.web.filters import Chooser
 from blackboard.web.recent import RecentRuns
 from blackboard.web.refusals import path_of, root_of
@@ -96,9 +96,9 @@ class Site:
     store: str
     settings: Settings
     access: Access
-    snapshot: Snapshot
-    runs: RecentRuns
     sessions: Sessions
+    snapshot: Snapshot = field(init=False)
+    runs: RecentRuns = field(init=False)
     chooser: Chooser = field(init=False)
     templates: Environment = field(init=False)
     searching: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
@@ -107,6 +107,7 @@ class Site:
     _computing: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
+        self.snapshot, self.runs = Snapshot(self.board), RecentRuns(self.board)
         self.chooser = Chooser(self.snapshot)
         self._computing = asyncio.Semaphore(COMPUTED_AT_ONCE)
         self.templates = Environment(
@@ -144,8 +145,7 @@ class Site:
 
     async def compute(self, function: Callable[..., T], *values: Any) -> T:
         """Call a function of many runs, or a long one of all items, in a thread. On the event loop
-        it would hold up all else there, such as a worker that renews its locks. Those that others
-        must not wait for go to a thread by themselves.
+        it would hold up all else there, such as a worker that renews its locks.
         """
         async with self._computing:
             return await in_thread(function, *values)
@@ -247,7 +247,7 @@ class Site:
 
     def session(self, request: Request) -> str:
         """The visitor's session: the one in the cookie, else a new one for the answer."""
-        visitor: Visitor | None = visitor_of(request)
+        visitor = visitor_of(request)
         if visitor is not None and visitor.session:
             return visitor.session
         made: str | None = getattr(request.state, "new_session", None)
@@ -281,9 +281,7 @@ class Site:
 
 
 def is_https(request: Request) -> bool:
-    """Whether the browser speaks TLS: with this server, or with a proxy before it, as the origin of
-    what it sends says.
-    """
+    """Whether the browser speaks TLS, if need be with a proxy, as the origin that it sends says."""
     origin = request.headers.get("origin", "")
     return request.url.scheme == "https" or origin.lower().startswith("https://")
 
@@ -369,9 +367,8 @@ def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
 
 def next_text(status: ItemStatus) -> str:
     """When an item runs next, where that is not a time: "paused", "again"; "" where it is one."""
-    return (
-        "" if status.waiting else columns.next_words(status, columns.ShownTimes(status.item.ready))
-    )
+    times = columns.ShownTimes(status.item.ready)
+    return "" if status.waiting else columns.next_words(status, times)
 
 
 def progress_of(status: ItemStatus) -> tuple[str, float | None]:
