@@ -257,38 +257,18 @@ class HeatCell:
 
     @property
     def level(self) -> int:
-        """0: no run; 1: none has failed; 2: less than a quarter; 3: less than half; 4: more;
-        5: all.
-        """
-        if not self.runs:
-            return 0
+        """0: no run; 1: none has failed; 2: less than a quarter; 3: than half; 4: more; 5: all."""
         if not self.failed:
-            return 1
-        if self.failed == self.runs:
-            return 5
-        return min(2 + 4 * self.failed // self.runs, 4)
+            return 1 if self.runs else 0
+        return 5 if self.failed == self.runs else min(2 + 4 * self.failed // self.runs, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeatDay:
+class HeatDay(HeatCell):
+    """The sums of a day, and its hours."""
+
     day: datetime
     cells: Sequence[HeatCell]
-
-    @property
-    def since(self) -> datetime:
-        return self.cells[0].since
-
-    @property
-    def until(self) -> datetime:
-        return self.cells[-1].until
-
-    @property
-    def runs(self) -> int:
-        return sum(cell.runs for cell in self.cells)
-
-    @property
-    def failed(self) -> int:
-        return sum(cell.failed for cell in self.cells)
 
 
 def first_of_days(days: int, *, until: datetime, zone: tzinfo) -> datetime:
@@ -325,7 +305,16 @@ def heat_map(
             )
             for hour in hours
         ]
-        rows.append(HeatDay(day=day, cells=cells))
+        rows.append(
+            HeatDay(
+                since=cells[0].since,
+                until=cells[-1].until,
+                runs=sum(cell.runs for cell in cells),
+                failed=sum(cell.failed for cell in cells),
+                day=day,
+                cells=cells,
+            )
+        )
     return rows
 
 

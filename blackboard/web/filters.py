@@ -25,8 +25,8 @@ LONGEST = 200
 """Characters of a search, or of another value, that count."""
 MOST_VALUES = 20
 """Values of one name in an address."""
-MOST_KEPT, MOST_ITEMS_KEPT = 64, 1_000_000
-"""Choices of one version, and the items in them."""
+MOST_KEPT = 8
+"""Choices of one version: a board may have 100,000 items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,7 @@ class Filter:
         return self.but(**{name: toggled(getattr(self, name), value)})
 
     def choose(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The items that match, in its order; `entries` are in that of their ids. An item without a
-        value to sort by comes last.
-        """
+        """The items that match, in its order; `entries` are in that of their ids."""
         chosen: Any = entries
         if self.states:
             states = frozenset(self.states)
@@ -154,8 +152,7 @@ class Chooser:
         if chosen is None:
             chosen = await in_thread(filters.choose, [*self._snapshot.in_order()])
             if self._version == version:
-                items = len(chosen) + sum(map(len, self._chosen.values()))
-                if len(self._chosen) >= MOST_KEPT or items > MOST_ITEMS_KEPT:
+                if len(self._chosen) >= MOST_KEPT:
                     self._chosen.clear()
                 self._chosen[key] = chosen
         return chosen

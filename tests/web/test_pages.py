@@ -54,7 +54,6 @@ from blackboard.table import ANY, Merge, Replaced, TableError, Unavailable
 from blackboard.tables.memory import MemoryTable
 from blackboard.web import actions as web_actions
 from blackboard.web import app, health, live, pages, recent, runs, snapshot
-from blackboard.web import filters as filters_module
 from blackboard.web import site as site_module
 from blackboard.web.access import LONGEST_QUERY
 from blackboard.web.actions import EDITABLE, VERBS, arguments_in
@@ -402,23 +401,6 @@ async def test_filters_select_what_show_selects(scene: Scene) -> None:
             pairs = [("state", one) for one in states] + [("type", one) for one in types]
             found = await chooser.all(Filter.of(QueryParams(pairs)))
             assert [one.item.id for one in found] == shown
-
-
-@story
-async def test_so_many_items_of_choices_are_kept(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(filters_module, "MOST_ITEMS_KEPT", 5)
-    for one in ("davis", "dayton"):
-        await scene.add(one)
-    snapshot = Snapshot(scene.board)
-    await snapshot.look()
-    chooser = Chooser(snapshot)
-    choices = [Filter(search=one) for one in ("d", "a", "y", "da")]
-    found = [await chooser.all(one) for one in choices]
-    assert [len(one) for one in found] == [2, 2, 1, 2]
-    assert await chooser.all(choices[-1]) is found[-1]
-    assert await chooser.all(choices[0]) is not found[0]
 
 
 def test_what_an_address_says_is_what_a_filter_says() -> None:
