@@ -1,10 +1,8 @@
 """The stream that keeps a page live: server-sent events, each the page's live part anew.
 
 A stream begins with the mark of the server: where the page has another one, the server takes no
-form of it, and scripts load it anew. Then the stream waits for the snapshot that all
-viewers share, asks the page for its signature, and sends the part when its text is another one. It
-ends with the connection, which browsers keep while their tab is visible, when the visitor signs
-out, or with the server.
+form of it, and scripts load it anew. Then it sends the part each time that its text is another one,
+until the connection, which browsers keep while their tab is visible, the visit or the server ends.
 
 Each stream holds a connection, so there are `most_streams` at a time. A page for which there is no
 stream is polled: its script asks for the part every `QUIET` seconds, and the answer ends with it.
@@ -76,8 +74,11 @@ class Fragments:
         self._making: dict[_Key, asyncio.Task[Fragment]] = {}
         self._made: dict[_Key, Fragment] = {}
         self._viewers = 0
-        self.size = 0
-        """Bytes of those that are kept."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of those that are kept, and of their addresses."""
+        return sum(len(key[1]) + len(made.event) for key, made in self._made.items())
 
     @contextmanager
     def viewed(self) -> Iterator[bool]:
@@ -112,27 +113,19 @@ class Fragments:
     def _keep(self, key: _Key, making: asyncio.Task[Fragment]) -> None:
         del self._making[key]
         if not making.cancelled() and making.exception() is None:
-            if key in self._made:
-                self._forget(key)
+            self._made.pop(key, None)  # the newest are last
             self._made[key] = making.result()
-            self.size += _size(key, making.result())
             self._drop()
 
     def _drop(self) -> None:
-        most = MOST_CACHED if self._viewers else 0
-        while self.size > most:
-            self._forget(next(iter(self._made)))
-
-    def _forget(self, key: _Key) -> None:
-        self.size -= _size(key, self._made.pop(key))
+        if not self._viewers:
+            self._made.clear()
+        while self.size > MOST_CACHED:
+            del self._made[next(iter(self._made))]
 
     async def close(self) -> None:
         """Stop making those that are not ready."""
         await cancel_all(self._making.values())
-
-
-def _size(key: _Key, made: Fragment) -> int:
-    return len(key[1]) + len(made.event)
 
 
 async def _fragment(site: Site, request: Request, page: PageFunction, state: object) -> Fragment:
@@ -157,11 +150,11 @@ def stream(
     site: Site, request: Request, page: PageFunction, signature: Signature, fragments: Fragments
 ) -> Response:
     """The answer that goes on while the page is looked at."""
-    headers = {"x-accel-buffering": "no", "cache-control": "no-store"}
+    headers = {"x-accel-buffering": "no", "content-type": "text/event-stream; charset=utf-8"}
     if request.method == "HEAD":
-        return Response(headers=headers, media_type="text/event-stream")
+        return Response(headers=headers)
     opened = _Stream(site, request, page, signature, fragments)
-    return StreamingResponse(opened.events(), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(opened.events(), headers=headers)
 
 
 @dataclass(frozen=True, slots=True)

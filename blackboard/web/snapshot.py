@@ -206,7 +206,7 @@ class Snapshot:
         if self.at is None or self._is_small or self.age > oldest:
             await self.look(since=self.looks)
         elif self._watching is None:
-            self._watching = asyncio.create_task(self._look_once())
+            self._watching = asyncio.create_task(self._watch())
 
     @contextlib.asynccontextmanager
     async def viewed(self) -> AsyncIterator[None]:
@@ -228,26 +228,19 @@ class Snapshot:
                     await changed.wait()
 
     async def _watch(self) -> None:
-        try:
-            while self._viewers:
-                await self.look()
-                pause = max(LOOK_EVERY, self._share * self._look_took)
-                await self._clock.sleep(pause)
-        finally:
-            self._watching = None
-
-    async def _look_once(self) -> None:
+        """Looks once, and again as long as there are viewers."""
         try:
             await self.look()
+            while self._viewers:
+                await self._clock.sleep(max(LOOK_EVERY, self._share * self._look_took))
+                if self._viewers:
+                    await self.look()
         finally:
             self._watching = None
-            if self._viewers:
-                self._watching = asyncio.create_task(self._watch())
 
     async def close(self) -> None:
-        while self._watching is not None:  # one look may be followed by a watch
-            watching, self._watching = self._watching, None
-            await cancel_all([watching])
+        if self._watching is not None:
+            await cancel_all([self._watching])
 
     # ---- looking
 
@@ -321,7 +314,10 @@ class Snapshot:
         now = await self.board.table.now()
         locks, traces = await self._walk(now)
         self._note(acted, traces, now)
-        if self._may_read_all(began, is_much=self._is_behind or len(self._unread) > MOST_CHANGES):
+        rest = SHARE_OF_A_READING * self._full_took
+        if not (self._is_behind or len(self._unread) > MOST_CHANGES):
+            rest = max(READ_EVERY, rest)
+        if began - self._full_at >= rest:
             await self._read_all(began)
             self._traces, self._is_behind = traces or {}, False
             return
@@ -343,11 +339,6 @@ class Snapshot:
         except BaseException:
             self._unread |= ids
             raise
-
-    def _may_read_all(self, began: float, *, is_much: bool) -> bool:
-        """Whether it is time for a full reading; `is_much`: more has changed than a look reads."""
-        rest = SHARE_OF_A_READING * self._full_took
-        return began - self._full_at >= (rest if is_much else max(READ_EVERY, rest))
 
     def _note(
         self, acted: AbstractSet[Action], traces: dict[str, Trace] | None, now: datetime
@@ -447,7 +438,7 @@ class Snapshot:
         item = status.item
         self.removed.pop(item.id, None)
         was = self.entries.get(item.id)
-        if was is not None and _same(was.status, status):
+        if was is not None and _shown(was.status) == _shown(status):
             return
         entry = entry_of(status, self.board.labels(item))
         if was is None:
@@ -482,20 +473,15 @@ class Snapshot:
         return aged
 
 
-def _same(was: ItemStatus, now: ItemStatus) -> bool:
-    if was.stale != now.stale or was.overdue != now.overdue:
-        return False
-    if (was.lock is None) != (now.lock is None):
-        return False
-    if was.lock is not None and now.lock is not None and was.lock.progress != now.lock.progress:
-        return False
-    return was.item == now.item
+def _shown(status: ItemStatus) -> tuple[object, ...]:
+    """What pages show of an item, but for the age of its lock."""
+    lock = status.lock
+    progress = None if lock is None else lock.progress
+    return status.stale, status.overdue, lock is None, progress, status.item
 
 
 async def _readable(read: Awaitable[T | None]) -> T | None:
-    """What is read; None also for a row that cannot be: all others are shown, and `doctor` names
-    it.
-    """
+    """What is read; None also for a row that cannot be, which `doctor` names."""
     try:
         return await read
     except BadRow:
