@@ -12,11 +12,10 @@
     operator  only where that was switched on does any request change anything
 
 Every answer forbids framing and all that the pages do not need (Content-Security-Policy). The token
-is compared in constant time, and stands in no answer, address or log; the answer to a wrong one
-waits, in a form as in a header. So nothing that is signed by it is sent to those who have not shown
-that they have it: they could try out tokens elsewhere. A session is signed and not stored: another
-token ends all of them. Stored, in this process alone, are those that visitors have ended by signing
-out.
+stands in no answer, address or log, and the answer to a wrong one waits. So nothing that is signed
+by it is sent to those who have not shown that they have it: they could try out tokens elsewhere. A
+session is signed and not stored: another token ends all of them. Stored, in this process alone, are
+those that visitors have ended by signing out.
 """
 
 import base64
@@ -120,8 +119,8 @@ def access_of(
         remedy = "say from which address the proxy sends it"
         raise BadInput("user_header", "anybody could send this header", remedy)
     if user_header and not _HEADER.fullmatch(user_header):
-        remedy = "as in X-Forwarded-User"
-        raise BadInput("user_header", f"{user_header!r} is not a name of a header", remedy)
+        problem = f"{user_header!r} is not a name of a header"
+        raise BadInput("user_header", problem, "as in X-Forwarded-User")
     if proxies and not user_header:
         remedy = "say in which header the proxy names the visitor"
         raise BadInput("proxies", "a proxy alone proves nothing", remedy)
@@ -273,9 +272,6 @@ class Sessions:
         """Whether its visitor has signed out."""
         return session in self._ended
 
-    def name_in(self, session: str) -> str:
-        return _in_session(session)[0] if session else ""
-
     def _signature(self, use: str, text: str) -> str:
         return hmac.new(self._key, f"{use} {text}".encode(), hashlib.sha256).hexdigest()
 
@@ -350,7 +346,7 @@ class Gate:
         if access.token:
             if self._sessions.is_token(_bearer(headers)):
                 return Visitor(name="token", by_header=True)
-            name = self._sessions.name_in(session)
+            name = _in_session(session)[0] if session else ""
             return Visitor(name=name, session=session) if name else None
         return None if access.user_header else Visitor(name=access.user, session=session)
 
@@ -363,12 +359,9 @@ class Gate:
 
     def _is_proxy(self, scope: Scope) -> bool:
         client = scope.get("client")
-        try:
-            address = ipaddress.ip_address(client[0]) if client else None
-        except ValueError:
+        if not client or not is_address(client[0]):
             return False
-        if address is None:
-            return False
+        address = ipaddress.ip_address(client[0])
         mapped = getattr(address, "ipv4_mapped", None) or address  # of a socket for both versions
         return any(address in network or mapped in network for network in self._access.proxies)
 

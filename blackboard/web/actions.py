@@ -165,10 +165,6 @@ def options_in(form: Form) -> dict[str, Any]:
         options["retries"] = number_of(text)
         if options["retries"] is None:
             raise BadInput("retries", f"{text!r} is not a number", "0 or more")
-    if sum(bool(options.get(name)) for name in ("every", "cron", "rrule", "at")) > 1:
-        raise BadInput(
-            "schedule", "there is more than one", "every, cron, rrule or at: one of them"
-        )
     return options
 
 
