@@ -18,13 +18,13 @@ from blackboard.phrases import iso
 from blackboard.protocol import additions, edits
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key, next_key, partition, shard_of
-from blackboard.simulator.changes import Shadow, Shadows
+from blackboard.simulator.changes import Shadows
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import BusFault, LinkFault, Network, ShardFault
 from blackboard.simulator.processes import Process, Timeline, Trap, TrapPoint
 from blackboard.simulator.results import Figures, Trace
 from blackboard.simulator.scenario import BOARD, Fault, Injection, Scenario, SimulatedItem
-from blackboard.simulator.store import NEWER, Sender, Store, StoreClient, more
+from blackboard.simulator.store import NEWER, Sender, StoreClient, more
 from blackboard.simulator.workers import Happening, WorkerProcess, Workers
 from blackboard.spec import Spec
 from blackboard.table import Merge, TableError, Value
@@ -173,8 +173,10 @@ class FaultInjector:
                 self.network.away = True
                 self.timeline.at(self.timeline.now + injection.seconds, self._end_outage)
             case Fault.SHARD:
+                places = self.workers.scenario.places
+                place = places[injection.target % len(places)]  # shrinking leaves places out
                 faults, how = self.network.shard_faults, ShardFault(injection.how)
-                self._fail(faults, self._place(injection.target), how, injection)
+                self._fail(faults, place, how, injection)
             case Fault.BUS:
                 self._fail_bus(injection)
             case Fault.CLOCK:
@@ -248,12 +250,22 @@ class FaultInjector:
             self.on_back(self._away_since)
 
     def _take_over(self, number: int) -> None:
+        """Raises the version of an item, and of its token if it has one, but not of a lock: only
+        its holder writes that.
+        """
         items, shards = self.workers.scenario.items, self.workers.scenario.shards
-        item_id = items[number % len(items)].id  # shrinking leaves items out
-        place = partition(BOARD, shard_of(item_id, shards), shards)
+        item_id, store = items[number % len(items)].id, self.workers.store
         shadow = self.shadows.of.get(item_id)
-        if shadow is not None and take_over(self.workers.store, place, item_id, shadow):
-            self._record(item_id, "is taken over by a newer version", "taken over")
+        if shadow is None or shadow.item is None or shadow.item.version == NEWER:
+            return  # shrinking leaves items out
+        place = partition(BOARD, shard_of(item_id, shards), shards)
+        tokens = (next_key(token.ready, item_id) for token in shadow.tokens.values())
+        found = (store.contents.row(place, key) for key in (item_key(item_id), *tokens))
+        raised: dict[str, Value] = {"version": NEWER, **more(store.contents.etag)}
+        ops = [Merge(row.key, raised, row.etag) for row in found if row is not None]
+        sender = Sender(name="newer version", verb="take over", newer=True)
+        store.commit(sender, place, ops, [dict(raised) for _ in ops], sent=self.timeline.now)
+        self._record(item_id, "is taken over by a newer version", "taken over")
 
     def _fail_bus(self, injection: Injection) -> None:
         names = self.workers.scenario.with_bus
@@ -304,31 +316,7 @@ class FaultInjector:
                 member.process.trap = None
                 self.go_on(member.process)
 
-    def _place(self, number: int) -> str:
-        """A partition of the store. Shrinking leaves shared work out."""
-        places = self.workers.scenario.places
-        return places[number % len(places)]
-
     def _record(self, who: str, words: str, counted: str = "") -> None:
         self.trace.add(self.timeline.now, who, words)
         if counted:
             self.figures.count(counted)
-
-
-def take_over(store: Store, partition: str, item_id: str, shadow: Shadow) -> bool:
-    """Raises the version of an item, and of its token if it has one, but not of a lock: only its
-    holder writes that. Returns False if there is no item, or its version is raised already.
-    """
-    item = shadow.item
-    if item is None or item.version == NEWER:
-        return False
-    keys = [
-        item_key(item_id),
-        *(next_key(token.ready, item_id) for token in shadow.tokens.values()),
-    ]
-    rows = [row for key in keys if (row := store.contents.row(partition, key)) is not None]
-    raised: dict[str, Value] = {"version": NEWER, **more(store.contents.etag)}
-    ops = [Merge(row.key, raised, row.etag) for row in rows]
-    sender = Sender(name="newer version", verb="take over", newer=True)
-    store.commit(sender, partition, ops, [dict(raised) for _ in ops], sent=store.timeline.now)
-    return True

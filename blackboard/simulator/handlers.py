@@ -12,7 +12,7 @@ import asyncio
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Handler, Source
@@ -22,6 +22,9 @@ from blackboard.simulator.changes import Saved, saved_in, text_of_saved
 from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
 from blackboard.worker.heartbeat import GONE
+
+if TYPE_CHECKING:
+    from blackboard.simulator.world import World
 
 PLAIN, FENCED, NARROW = "task", "fenced", "narrow"
 SCARCE, KEYED = "scarce", "keyed"
@@ -123,9 +126,7 @@ class HandlerRun:
             self._end(Ended(outcome=outcome, error=ENDS[int(self.size * len(ENDS))]))
 
     async def save(self, pause: float) -> None:
-        """Saves the next numbers until it is cancelled, each after twice the time of the one
-        before.
-        """
+        """Saves the next numbers, each after twice the time of the one before."""
         number = saved_in(self.call.checkpoint).number
         while True:
             await self.process.loop.sleep(pause)
@@ -189,23 +190,6 @@ def result_of(run: HandlerRun) -> Any:
 Begin = Callable[[Process, HandlerCall, Reporter], HandlerRun]
 
 
-class RunWatcher(Protocol):
-    """What is called as handlers run."""
-
-    def run_begins(self, run: HandlerRun) -> None: ...
-
-    def run_ends(self, run: HandlerRun) -> None: ...
-
-    def lock_extended(self, run: HandlerRun) -> None:
-        """The lock of a run was renewed."""
-
-    def lock_gone(self, run: HandlerRun) -> None:
-        """A run is notified that its lock was taken away."""
-
-    def acknowledged(self, item_id: str, saved: Saved) -> None:
-        """A save of a run was acknowledged."""
-
-
 @dataclass(slots=True, kw_only=True)
 class HandlerRuns:
     """All handlers that run in any process, and how much they overlap."""
@@ -218,7 +202,7 @@ class HandlerRuns:
     saving: float
     others: Mapping[str, Begin]
     """Begins the runs of shared work, by type."""
-    watcher: RunWatcher
+    watcher: "World"
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
     """The runs that have not ended, by item."""
     count: int = 0

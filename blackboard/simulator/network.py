@@ -19,7 +19,15 @@ from itertools import accumulate
 from typing import Any
 
 from blackboard.clock import Chance
-from blackboard.simulator.processes import EMPTY, Process, ScheduledCall, Timeline, Trap, TrapPoint
+from blackboard.simulator.processes import (
+    EMPTY,
+    Process,
+    ScheduledCall,
+    Timeline,
+    Trap,
+    TrapPoint,
+    settle,
+)
 from blackboard.table import Busy, Op, TableError, Unavailable, Unknown
 
 QUICKEST, USUAL = 0.003, 0.010
@@ -278,13 +286,4 @@ class Network:
     def _answer(self, request: StoreRequest, answer: Any, delay: float) -> None:
         arrives = self.timeline.now + delay
         loop = request.process.loop
-        self.timeline.put(ScheduledCall(loop, arrives, _set, (request.answer, answer), EMPTY))
-
-
-def _set(future: asyncio.Future[Any], answer: Any) -> None:
-    if future.done():
-        return
-    if isinstance(answer, BaseException):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
+        self.timeline.put(ScheduledCall(loop, arrives, settle, (request.answer, answer), EMPTY))

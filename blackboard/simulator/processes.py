@@ -16,6 +16,7 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -175,7 +176,7 @@ class ProcessLoop:
         """As `asyncio.sleep`, but faster: it is called more often than any other function."""
         future: asyncio.Future[None] = asyncio.Future(loop=self._as_loop)
         moment = self._timeline.now + max(seconds, 0.0) / self._rate
-        call = self._timeline.put(ScheduledCall(self, moment, _wake, (future,), EMPTY))
+        call = self._timeline.put(ScheduledCall(self, moment, settle, (future, None), EMPTY))
         try:
             await future
         finally:
@@ -210,9 +211,7 @@ class ProcessLoop:
             self._timeline.soon(self.waiting.popleft())
 
     def kill(self) -> None:
-        """SIGKILL. Closes its tasks, and those that a `finally` starts meanwhile, so that none of
-        them runs later.
-        """
+        """SIGKILL. Closes its tasks, and those that a `finally` starts meanwhile."""
         self.dead = True
         self.waiting.clear()
         self.enter()  # a `finally` may need a running loop
@@ -245,26 +244,23 @@ def _own(context: Context | None) -> Context:
     return copy_context() if context is None else context
 
 
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def settle(future: asyncio.Future[Any], answer: Any) -> None:
+    """Gives a future its result, or its error, unless it is done."""
+    if future.done():
+        return
+    if isinstance(answer, BaseException):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
 
 
 def _close(task: asyncio.Task[Any]) -> None:
-    coroutine = task.get_coro()
+    coroutine: Any = task.get_coro()
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as gather
     for _ in range(MOST_AWAITS):
-        if not _awaits_once_more(coroutine):
+        with suppress(BaseException):  # a `finally` awaits or fails: it is closed again
+            coroutine.close()
             return
-
-
-def _awaits_once_more(coroutine: Any) -> bool:
-    """Closes a coroutine. True: a `finally` awaited or failed, and it has to be closed again."""
-    try:
-        coroutine.close()
-    except BaseException:  # noqa: BLE001
-        return True
-    return False
 
 
 def stream(seed: int, name: str) -> SeededChance:

@@ -272,6 +272,9 @@ class World:
             for judge in self._of_changes:
                 judge(change)
 
+    # Called as handlers run, in the code of a worker, which must not catch a violation: so all is
+    # checked a moment later.
+
     def run_begins(self, run: HandlerRun) -> None:
         self._soon(self._begins, run)
 
@@ -294,7 +297,6 @@ class World:
         self._checkpoints.begins(call.item.id, call.fence, saved_in(call.checkpoint))
 
     def _soon(self, judge: Callable[[HandlerRun], None], handler_run: HandlerRun) -> None:
-        """Checks outside the worker, which must not catch a violation."""
         self.timeline.at(self.timeline.now, judge, handler_run)
 
     def _on_fault(self, request: StoreRequest, fault: str) -> None:
@@ -321,15 +323,9 @@ class World:
             process.walked = self.timeline.now
             self._priority.walked(process, self.timeline.now)
             held = len(self.workers.by_name[process.name].worker.holdings)
+            now, sent = self.timeline.now, process.requests - process.beside
             # A violation raised in a subscriber of a worker would be caught there.
-            self.timeline.at(
-                self.timeline.now,
-                self._walks.walked,
-                process,
-                event,
-                held,
-                process.requests - process.beside,
-            )
+            self.timeline.at(now, self._walks.walked, process, event, held, sent)
         elif isinstance(
             event, events.LockLost | events.LockAdopted | events.ItemLeftAlone | events.SlotSkipped
         ):

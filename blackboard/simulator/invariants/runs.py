@@ -167,10 +167,6 @@ class HandlerInvariants:
             if handler_run.process.runs:
                 self.ends(handler_run)
 
-    def _grace(self, item_type: str) -> float:
-        """Seconds for a handler of a worker that was asked to stop."""
-        return self._graces.get(item_type, GRACE.total_seconds()) + LAST_WALK
-
     def ends(self, handler_run: HandlerRun) -> None:
         """Checks that a handler which ends now, or goes on, is within its bounds."""
         call, process = handler_run.call, handler_run.process
@@ -179,10 +175,11 @@ class HandlerInvariants:
         leased = self._leased[call.item.id, call.fence]
         member = self._workers.by_name.get(process.name)
         asked = None if member is None else member.asked_to_stop
+        grace = self._graces.get(call.item.type, GRACE.total_seconds())
         for since, seconds, why in (
             (handler_run.lost, LOST, "lost its lock"),
             (handler_run.began, leased.limit, "was called"),
-            (asked, self._grace(call.item.type), "was asked to stop"),
+            (asked, grace + LAST_WALK, "was asked to stop"),
         ):
             if since is None or seconds is None:
                 continue
