@@ -408,7 +408,8 @@ def _new_etag() -> int:
 
 
 def _etags(batch: Batch, etag: int) -> list[Etag]:
-    return ["" if isinstance(op, Delete) else str(etag) for op in batch.ops]
+    text = str(etag)
+    return ["" if isinstance(op, Delete) else text for op in batch.ops]
 
 
 class _FileStatus(Struct, frozen=True):

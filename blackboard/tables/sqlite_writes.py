@@ -12,7 +12,8 @@ View and triggers are the connection's own (TEMP); in the file there are only ta
 import sqlite3
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from blackboard.table import Delete, Insert, Merge, Op, Replace
 from blackboard.tables.base import MAX_FIELDS, SURELY_FITS, SURELY_SMALL
@@ -65,16 +66,10 @@ END;
 _INSERT = "INSERT INTO writes SELECT ?, ?, * FROM (VALUES {})"
 
 
-class Write(NamedTuple):
-    """A row of the view, without the stamp, which all rows of a statement share."""
-
-    action: str | None = None
-    part: str | None = None
-    key: str | None = None
-    expected: str | None = None
-    etag: int | None = None
-    data: str | None = None
-    """All of it, or what is merged into it."""
+Write = tuple[str | None, str | None, str | None, str | None, int | None, str | None]
+"""A row of the view, without the stamp, which all rows of a statement share. Its data is all of a
+row's, or what is merged into them."""
+_NOTHING: Write = (None, None, None, None, None, None)
 
 
 def set_up(connection: sqlite3.Connection) -> None:
@@ -85,7 +80,7 @@ def set_up(connection: sqlite3.Connection) -> None:
 def write_of(op: Op, partition: str, etag: int, text: str) -> Write:
     """What an operation of a batch writes."""
     expected = None if isinstance(op, Insert) else op.etag
-    return Write(type(op).__name__, partition, op.key, expected, etag, text)
+    return type(op).__name__, partition, op.key, expected, etag, text
 
 
 def statement(writes: Sequence[Write], revision: int) -> tuple[str, list[Any]]:
@@ -94,9 +89,9 @@ def statement(writes: Sequence[Write], revision: int) -> tuple[str, list[Any]]:
     OperationalError where the row to be merged into is damaged.
     """
     size = _size(len(writes) + 1)
-    nothing = [Write()] * (size - len(writes) - 1)
-    every = (*writes, Write(_REVISION, etag=revision), *nothing)
-    return _insert(size), [value for write in every for value in write]
+    last: Write = (_REVISION, None, None, None, revision, None)
+    nothing = [_NOTHING] * (size - len(writes) - 1)
+    return _insert(size), list(chain(*writes, last, *nothing))
 
 
 def _size(count: int) -> int:
