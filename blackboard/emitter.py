@@ -60,7 +60,7 @@ class Subscription:
     def takes(self, event: BoardEvent) -> bool:
         try:
             left: object = self.subscriber(event)  # type: ignore[func-returns-value]
-            if isinstance(left, Coroutine):
+            if left is not None and isinstance(left, Coroutine):
                 left.close()
                 raise TypeError("a coroutine, which nothing awaits")
         except KeyboardInterrupt:

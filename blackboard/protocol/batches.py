@@ -96,7 +96,7 @@ def lock_of(item: Item, *, nonce: str, stale_after: float) -> Lock:
 
 
 def insert_next(item: Item) -> Insert:
-    return Insert(next_key(item.ready, item.id), data_of(token_of(item)))
+    return Insert(next_key(item.ready, item.id), data_of(item, kind=Token))
 
 
 def add_ops(item: Item, *, over: Item | None) -> list[Op]:

@@ -221,9 +221,11 @@ def readable(record_type: type[Record], row: Row | None, *, age: float = 0.0) ->
 # ---- to a row
 
 
-def data_of(record: Record) -> dict[str, Value]:
-    """All columns of a record, for an insert or replace, without rare ones that are empty."""
-    form = _FORMS[type(record)]
+def data_of(record: Record, *, kind: type[Token] | None = None) -> dict[str, Value]:
+    """All columns of a record, for an insert or replace, without rare ones that are empty; of an
+    item, those of its waiting token where `kind` asks for these.
+    """
+    form = _FORMS[kind or type(record)]
     data = dict(zip(form.columns, form.values(record), strict=True))
     for name in form.rare:
         if not data[name]:
