@@ -29,6 +29,8 @@ SEND_WITHIN: Final = 0.5
 NEAR: Final = 5.0
 """Seconds. Where the deadline that the guard has is nearer than that, it is sent a later one
 at once."""
+LITTLE: Final = 0.1
+"""Seconds by which the deadline of the loop that the guard has may be too early."""
 
 
 def on_end(process: Popen[bytes], callback: Callable[[], None]) -> None:
@@ -113,8 +115,11 @@ class Watch:
             self.begin()
             return
         loop, sent = asyncio.get_running_loop(), self._sent.get(pid)
-        is_near = sent is None or deadline < sent or sent < loop.time() + NEAR
-        if pid == guard.LOOP or is_near:
+        if pid == guard.LOOP:
+            # A busy worker beats with each batch of claims: it would keep the guard busy, too.
+            if sent is None or not sent <= deadline < sent + LITTLE:
+                self._send({pid: deadline})
+        elif sent is None or deadline < sent or sent < loop.time() + NEAR:
             self._send({pid: deadline})
         elif self._sending is None:
             self._sending = loop.call_later(SEND_WITHIN, self._send_all)
