@@ -8,6 +8,7 @@ end meanwhile are written concurrently: a run that the store does not accept del
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,7 +51,9 @@ LAST_PRUNING = 2.0
 class _Shard:
     """The runs of one shard that are to be written."""
 
-    ended: asyncio.Queue[tuple[Holding, Ended]] = field(default_factory=asyncio.Queue)
+    ended: deque[tuple[Holding, Ended]] = field(default_factory=deque)
+    some: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when one has ended."""
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
     writing: float = 0.0
@@ -84,7 +87,8 @@ class ReleaseQueue:
         """Queues a run that has ended, or was not begun. Until it is written, its lock is kept."""
         shard = self._shards[held.shard]
         held.end()
-        shard.ended.put_nowait((held, ended))
+        shard.ended.append((held, ended))
+        shard.some.set()
         if shard.late and self.board.shards > 1:
             self.holdings.slots.vacate(held.claim.nonce)
             self.slots_freed()
@@ -92,7 +96,7 @@ class ReleaseQueue:
     @property
     def waiting(self) -> int:
         """The number of runs that have ended and whose slots become free with the next batches."""
-        return sum(shard.ended.qsize() for shard in self._shards if not shard.late)
+        return sum(len(shard.ended) for shard in self._shards if not shard.late)
 
     async def next(self, number: int, *, hurry: bool) -> None:
         """Waits until a run of a shard has ended, and releases it, with as many others as fit one
@@ -157,11 +161,14 @@ class ReleaseQueue:
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
         """The runs to write next. Without `hurry` it waits a little for further ones."""
         shard, most = self._shards[number], releases_at_once(self.board)
-        batch = [await shard.ended.get()]
-        if not hurry and 1 + shard.ended.qsize() < min(most, self._held(number)):
+        while not shard.ended:
+            shard.some.clear()
+            await shard.some.wait()
+        batch = [shard.ended.popleft()]
+        if not hurry and 1 + len(shard.ended) < min(most, self._held(number)):
             await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
-        while len(batch) < most and shard.ended.qsize():
-            batch.append(shard.ended.get_nowait())
+        while shard.ended and len(batch) < most:
+            batch.append(shard.ended.popleft())
         return batch
 
     def _held(self, number: int) -> int:
