@@ -183,11 +183,10 @@ class LocalRun:
             cast(TextIO, staying_alive(_Kept(stream, tail, mask)))
             for stream in (sys.stderr if self._session.chosen.json else sys.stdout, sys.stderr)
         )
-        logs = kept_logs(report.log, everywhere=True)
         with (
             redirect_stdout(out),
             redirect_stderr(err),
-            logs,
+            kept_logs(report.log),
             emitting_info("apscheduler", "azure"),
         ):
             stopping = type(lost)()

@@ -128,7 +128,7 @@ class ChildLoop:
                 resources=self._opened(handler),
             )
             item = with_params(data.item, handler.params)
-            with spans, kept_logs(functools.partial(self._log, report), everywhere=True):
+            with spans, kept_logs(functools.partial(self._log, report)):
                 value = None
                 with GOOD_EXIT:
                     value = copy_context().run(handler.function, item, context)

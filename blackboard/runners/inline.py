@@ -25,7 +25,7 @@ from blackboard.runners import wire
 from blackboard.runners.handler_run import RunReport, context_of
 from blackboard.runners.loop import RunOfLoop, log_masked, own, own_context
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result, name_of
-from blackboard.runners.output import Tail, captured, kept_logs
+from blackboard.runners.output import Tail, capture, keep_logs, own_logs, route, unroute
 from blackboard.runners.resources import LoopResources
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 from blackboard.runners.signals import LoopSignal, Unawaited
@@ -69,18 +69,19 @@ class _InlineRun:
         self._mask = call.mask
         self.about = RunOfLoop(call.item.id, call.item.type, call.fence)
         self._stop_timeout = stop_timeout
-        self._lost, self._stopping = LoopSignal(), LoopSignal()
+        self._unawaited = Unawaited()
+        self._lost = LoopSignal(self._unawaited, "ctx.lost")
+        self._stopping = LoopSignal(self._unawaited, "ctx.stopping")
         self._tail = Tail()
         self._notes = Notes()
         self._reports = RunReport(call.mask, limit=call.limit, send=self._send)
-        self._unawaited = Unawaited()
-        """Calls of `ctx.save`."""
         self._verdict: Ended | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._began = False
         self._refused = set[str]()
         self._ended: Ended | None = None
         self._to_call: list[Callable[[Ended], None]] = []
+        route()
         task = self.loop.create_task(self._run(call), name=f"{call.item.type} handler")
         task.add_done_callback(self._settle)
         own(task, self)
@@ -137,32 +138,34 @@ class _InlineRun:
         called = SystemClock().monotonic()
         self._report.called()
         own_context(self)
-        with captured(self._tail), kept_logs(self._reports.log):
+        capture(self._tail)
+        keep_logs(self._reports.log)
+        try:
+            item = with_params(call.item, call.handler.params)
+            resources = await self._resources.of(call.item.type, call.handler.resources)
+            context = context_of(
+                call,
+                self._reports,
+                called=called,
+                save=self._save,
+                lost=self._lost,
+                stopping=self._stopping,
+                resources=resources,
+            )
+            value = None
             try:
-                item = with_params(call.item, call.handler.params)
-                resources = await self._resources.of(call.item.type, call.handler.resources)
-                context = context_of(
-                    call,
-                    self._reports,
-                    called=called,
-                    save=self._save,
-                    lost=self._lost,
-                    stopping=self._stopping,
-                    resources=resources,
-                )
-                value = None
-                try:
-                    with GOOD_EXIT:
-                        value = await call.handler.function(item, context)
-                finally:
-                    await self._warn_of_unawaited(context)
-                # Encoded as in a child process: the worker gets what the row will hold.
-                encoded = fitting_result(value, call.mask, limit=call.limit)
-            except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
-                return ended_by(problem, call.mask)
-            return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
+                with GOOD_EXIT:
+                    value = await call.handler.function(item, context)
+            finally:
+                await self._warn_of_unawaited(context)
+            # Encoded as in a child process: the worker gets what the row will hold.
+            encoded = fitting_result(value, call.mask, limit=call.limit)
+        except BaseException as problem:  # noqa: BLE001 - SystemExit would end the worker
+            return ended_by(problem, call.mask)
+        return Ended(outcome=Outcome.OK, result=msgspec.json.decode(encoded))
 
     def _settle(self, task: asyncio.Task[Ended]) -> None:
+        unroute()
         if self._timer is not None:
             self._timer.cancel()
         if self._verdict is not None:
@@ -197,25 +200,17 @@ class _InlineRun:
 
     async def _warn_of_unawaited(self, context: Context) -> None:
         """Warns of calls that did nothing, because the handler has forgotten to await them."""
-        calls = {
-            "ctx.save": self._unawaited,
-            "ctx.lost.wait": self._lost.unawaited,
-            "ctx.stopping.wait": self._stopping.unawaited,
-        }
-        if any(unawaited.left() for unawaited in calls.values()):
+        if self._unawaited.left():
             await asyncio.sleep(0)  # a task that the handler has made at its end begins
-        for name, unawaited in calls.items():
-            if left := unawaited.left():
-                context.warn(f"{name} was called without `await`, and did nothing")
-                for call in left:
-                    call.close()  # or Python warns of it, too
+        for name in self._unawaited.close():
+            context.warn(f"{name} was called without `await`, and did nothing")
 
     def _save(self, value: Any) -> Coroutine[Any, Any, None]:
-        return self._unawaited.noted(self._saved(value))
+        return self._unawaited.noted("ctx.save", self._saved(value))
 
     async def _saved(self, value: Any) -> None:
         checkpoint = self._reports.checkpoint(value)
-        with kept_logs(None):
+        with own_logs():
             await self._report.save(checkpoint)
 
     def _send(self, message: wire.Reported) -> None:

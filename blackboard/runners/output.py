@@ -21,7 +21,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from io import RawIOBase
@@ -149,28 +149,25 @@ def _routed(stream: TextIO | None) -> "_Routed":
     return next(routed, None) or staying_alive(_Routed(stream))
 
 
-@contextmanager
-def captured(tail: Tail) -> Iterator[None]:
-    """Sends what is printed in this context to `tail`."""
+def capture(tail: Tail) -> None:
+    """Sends what is printed in this context from now on to `tail`, while streams are routed."""
+    _tail.set(tail)
+
+
+def route() -> None:
+    """Routes stdout and stderr, until `unroute` was called as often."""
     global _captures  # noqa: PLW0603 - sys.stdout is global, and so is its routing
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if not isinstance(stream, _Routed):
             setattr(sys, name, cast(TextIO, _routed(stream)))
     _captures += 1
-    mine = _tail.set(tail)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # a coroutine that never ends is closed in another context
-            _tail.reset(mine)
-        _captures -= 1
-        if _captures == 0:
-            _restore()
 
 
-def _restore() -> None:
-    for name in ("stdout", "stderr"):
+def unroute() -> None:
+    global _captures  # noqa: PLW0603 - as above
+    _captures -= 1
+    for name in ("stdout", "stderr") if _captures == 0 else ():
         stream = getattr(sys, name)
         if isinstance(stream, _Routed):
             setattr(sys, name, stream.original)
@@ -270,24 +267,36 @@ class _AboveRoot:
 _ABOVE_ROOT: Any = _AboveRoot()
 
 
-@contextmanager
-def kept_logs(send: Send | None, *, everywhere: bool = False) -> Iterator[None]:
-    """Sends what loggers of the standard library emit in this context; with `everywhere`, in the
-    whole process. None: keeps no logs, where the worker does its own work for a handler.
+def keep_logs(send: Send | None) -> None:
+    """Sends what loggers of the standard library emit in this context from now on. None: where the
+    whole process does.
     """
-    global _of_process, _pid  # noqa: PLW0603 - of the process
+    global _pid  # noqa: PLW0603 - of the process
     _pid = os.getpid()
     logging.root.parent = _ABOVE_ROOT
-    if everywhere:
-        _of_process = send
-    token = _of_context.set(send)
+    _of_context.set(send)
+
+
+@contextmanager
+def kept_logs(send: Send) -> Iterator[None]:
+    """Sends what they emit in the whole process."""
+    global _of_process  # noqa: PLW0603 - of the process
+    keep_logs(None)
+    _of_process = send
     try:
         yield
     finally:
-        with suppress(ValueError):  # a coroutine that never ends is closed in another context
-            _of_context.reset(token)
-        if everywhere:
-            _of_process = None
+        _of_process = None
+
+
+@contextmanager
+def own_logs() -> Iterator[None]:
+    """Keeps no logs in this context: here the worker does its own work for a handler."""
+    token = _of_context.set(None)
+    try:
+        yield
+    finally:
+        _of_context.reset(token)
 
 
 @contextmanager

@@ -15,31 +15,40 @@ Answer = TypeVar("Answer")
 
 
 class Unawaited:
-    """The calls of a coroutine function that have done nothing: what they returned was neither
+    """The calls of some coroutine functions that have done nothing: what they returned was neither
     awaited, nor is it in a task that has begun or was cancelled.
     """
 
     def __init__(self) -> None:
-        self._calls: list[Coroutine[Any, Any, Any]] = []
+        self._calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
 
-    def noted(self, call: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
-        self._calls = [*self.left(), call]
+    def noted(self, name: str, call: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
+        """What a call of the function with this name returns."""
+        self._calls = [*self.left(), (name, call)]
         return call
 
-    def left(self) -> list[Coroutine[Any, Any, Any]]:
-        return [call for call in self._calls if getcoroutinestate(call) == CORO_CREATED]
+    def left(self) -> list[tuple[str, Coroutine[Any, Any, Any]]]:
+        return [(name, call) for name, call in self._calls if getcoroutinestate(call) == CORO_CREATED]
+
+    def close(self) -> list[str]:
+        """Closes them, or Python would warn of each, too. Returns the names of their functions."""
+        left = self.left()
+        for _, call in left:
+            call.close()
+        return [*dict.fromkeys(name for name, _ in left)]
 
 
 class LoopSignal:
     """A signal to a coroutine. One event loop waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, unawaited: Unawaited | None = None, name: str = "") -> None:
+        """Calls of `wait` are noted in `unawaited` as those of `name.wait`."""
+        self._unawaited = unawaited
+        self._name = name
         self._reason = ""
         self._is_set = False
         self._waited_for: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         """Made at the first `wait`: hardly any handler calls it."""
-        self.unawaited = Unawaited()
-        """Calls of `wait`."""
 
     @property
     def reason(self) -> str:
@@ -58,7 +67,10 @@ class LoopSignal:
         return self._is_set
 
     def wait(self, timeout: float | None = None) -> Coroutine[Any, Any, bool]:
-        return self.unawaited.noted(self._wait(timeout))
+        waiting = self._wait(timeout)
+        if self._unawaited is None:
+            return waiting
+        return self._unawaited.noted(f"{self._name}.wait", waiting)
 
     async def _wait(self, timeout: float | None) -> bool:  # noqa: ASYNC109 - as in threads
         import asyncio  # noqa: PLC0415 - not for a child process

@@ -14,7 +14,7 @@ import pytest
 from blackboard.model import LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_LINE, LONGEST_LOG
 from blackboard.runners.handler_run import RunReport
-from blackboard.runners.output import Logged, kept_logs
+from blackboard.runners.output import Logged, keep_logs, kept_logs, own_logs
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask
@@ -136,11 +136,11 @@ def test_a_record_is_of_the_run_in_whose_context_it_is_logged() -> None:
         def send(logged: Logged) -> None:
             kept[name].append(logged.text)
 
-        with kept_logs(send):
-            feeds.warning("of %s", name)
-            with kept_logs(None):
-                feeds.warning("of the worker")
-            logging.getLogger("blackboard").warning("an event of the worker")
+        keep_logs(send)
+        feeds.warning("of %s", name)
+        with own_logs():
+            feeds.warning("of the worker")
+        logging.getLogger("blackboard").warning("an event of the worker")
 
     for name in kept:
         contextvars.copy_context().run(log, name)

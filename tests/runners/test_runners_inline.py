@@ -243,7 +243,7 @@ def test_a_coroutine_that_cancels_its_own_task_has_failed() -> None:
 
 PRINTING = """
 import os, sys, threading
-from blackboard.runners.output import Tail, captured
+from blackboard.runners.output import Tail, capture, route, unroute
 
 def shout():
     while True:
@@ -252,8 +252,9 @@ def shout():
 for _ in range(3):
     threading.Thread(target=shout, daemon=True).start()
 for _ in range(5_000):
-    with captured(Tail()):
-        pass
+    route()
+    capture(Tail())
+    unroute()
 sys.stderr.write("it lives")
 sys.stderr.flush()
 os._exit(0)
