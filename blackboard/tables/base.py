@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from blackboard.model import LONGEST_TEXT, YEARS
 from blackboard.table import (
@@ -100,7 +100,7 @@ def check_merged(index: int, data: Data) -> None:
     """Checks a row as a Merge would leave it. Raises Refused when it breaks a limit."""
     if len(data) > MAX_FIELDS:
         raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
-    if len("".join([value for value in data.values() if type(value) is str])) > SURELY_SMALL:
+    if sum(len(value) for value in data.values() if isinstance(value, str)) > SURELY_SMALL:
         _check_size(index, data)
 
 
@@ -139,25 +139,27 @@ def _plain(index: int, data: Data, time: Time) -> tuple[dict[str, Any], int]:
     """
     if len(data) > MAX_FIELDS:
         raise Refused(index, f"{len(data)} fields; a row holds at most {MAX_FIELDS}")
+    total = _size_of_names(index, tuple(data)) + 8 * len(data)
     plain: dict[str, Any] = dict(data)
-    try:
-        shape = _shape(tuple(plain), tuple(map(type, plain.values())))
-    except ValueError as problem:
-        raise Refused(index, str(problem)) from None
-    # "Not a number" is in no range.
-    unusual = [name for name in shape.numbers if not -_INT64 <= plain[name] < _INT64]
-    unusual += shape.others
-    for name in shape.times:
-        value = plain[name]
-        if value.tzinfo is UTC and value > _OLDEST:
+    texts: list[str] = []
+    unusual: list[str] = []
+    for name, value in plain.items():
+        kind = type(value)
+        if kind is str:
+            texts.append(value)
+        elif kind is datetime and value.tzinfo is UTC and value > _OLDEST:
             plain[name] = time(value)
-        else:
+        elif not (
+            kind is bool
+            or (kind is int and -_INT64 <= value < _INT64)
+            or (kind is float and math.isfinite(value))
+        ):
             unusual.append(name)
-    text, total = "".join([plain[name] for name in shape.texts]), shape.size
+    text = "".join(texts)
     if len(text) <= MAX_VALUE and text.isascii():
-        total += 2 * len(text) - 4 * len(shape.texts)
+        total += 2 * len(text) - 4 * len(texts)
     else:
-        unusual += shape.texts
+        unusual += [name for name, value in plain.items() if type(value) is str]
     for name in unusual:
         try:
             stored = _stored(data[name])
@@ -168,35 +170,6 @@ def _plain(index: int, data: Data, time: Time) -> tuple[dict[str, Any], int]:
     if total > MAX_ROW:
         _check_size(index, plain)
     return plain, total
-
-
-class _Shape(NamedTuple):
-    """What rows with fields of the same names and types have in common."""
-
-    size: int
-    """The bytes of the names, and eight for each value."""
-    texts: tuple[str, ...]
-    """The names of the fields that are texts, times, numbers, and of types that no field usually
-    has. A bool is never refused."""
-    times: tuple[str, ...]
-    numbers: tuple[str, ...]
-    others: tuple[str, ...]
-
-
-@lru_cache(maxsize=1024)
-def _shape(names: tuple[str, ...], types: tuple[type, ...]) -> _Shape:
-    """Cached, since there are few kinds of rows. Raises ValueError for a name that no field may
-    have.
-    """
-    of_kind: dict[str, list[str]] = {"texts": [], "times": [], "numbers": [], "others": []}
-    for name, kind in zip(names, types, strict=True):
-        if kind is not bool:
-            of_kind[_KINDS.get(kind, "others")].append(name)
-    size = sum(map(_name_size, names)) + 8 * len(names)
-    return _Shape(size, **{kind: tuple(some) for kind, some in of_kind.items()})
-
-
-_KINDS: dict[type, str] = {str: "texts", datetime: "times", int: "numbers", float: "numbers"}
 
 
 def _stored(value: Value) -> Value:
@@ -237,14 +210,32 @@ def _stored_time(value: datetime) -> datetime:
     return moment
 
 
+def _size_of_names(index: int, names: tuple[str, ...]) -> int:
+    """The bytes of all names. Raises Refused for one that no field may have."""
+    try:
+        return _names_size(names)
+    except ValueError:
+        for name in names:
+            try:
+                _name_size(name)
+            except ValueError as problem:
+                raise Refused(index, f"field {str(name)[:80]!r}: {problem}") from None
+        raise
+
+
+@lru_cache(maxsize=1024)
+def _names_size(names: tuple[str, ...]) -> int:
+    """The bytes of the names of one row's fields. Cached, since there are few kinds of rows."""
+    return sum(map(_name_size, names))
+
+
 def _name_size(name: str) -> int:
     """The bytes of a name. Raises ValueError for one that no field may have."""
-    if _FIELD.fullmatch(name) and name not in RESERVED:
-        return 8 + 2 * len(name)
-    problem = "this name is reserved for the table"
-    if name not in RESERVED:
-        problem = "letters, digits and _ make a field's name"
-    raise ValueError(f"field {str(name)[:80]!r}: {problem}")
+    if not _FIELD.fullmatch(name):
+        raise ValueError("letters, digits and _ make a field's name")
+    if name in RESERVED:
+        raise ValueError("this name is reserved for the table")
+    return 8 + 2 * len(name)
 
 
 def _value_size(value: Value) -> int:
