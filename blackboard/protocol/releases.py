@@ -280,7 +280,8 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
         if (size := units(text)) > limit:
             ended = replace(ended, result=not_kept(text, f"{size:,} characters", limit=limit))
             text = text_of(ended.result)
-        warnings = warnings_of((*warnings, *warnings_in(text)))
+        found = (*warnings, *warnings_in(text))
+        warnings = warnings_of(found) if found else ()
         while warnings and units(text_of(warnings)) > limit:  # "\0" takes six characters in JSON
             warnings = warnings[:-1]
     except Exception as odd:  # noqa: BLE001 - any error here is the fault of this run alone

@@ -110,7 +110,9 @@ class Heartbeat:
             return
         if self._idle is not None:
             self._idle.cancel()
-        self._pause = self._pause_for(self.holdings)
+        shortest_lease = min(held.claim.lock.stale_after for held in self.holdings)
+        pause = renew_every(shortest_lease) / 4
+        self._pause = min(max(pause, SHORTEST_BEAT), LONGEST_BEAT)
         longest, shortest = LONGEST_STANDSTILL, self._pause + STANDS + EARLY
         due: list[Holding] = []
         for held in self.holdings:
@@ -129,10 +131,6 @@ class Heartbeat:
         if due:
             self.ask(*due)
         self.watchdog(now + longest)
-
-    def _pause_for(self, holdings: Holdings) -> float:
-        shortest = min((renew_every(held.claim.stale_after) for held in holdings), default=math.inf)
-        return min(max(shortest / 4, SHORTEST_BEAT), LONGEST_BEAT)
 
     def ask(self, *holdings: Holding) -> None:
         """Renews locks now, where no renewal is under way; also to find out whether they are held.

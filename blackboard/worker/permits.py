@@ -145,6 +145,9 @@ class Permits:
         """
         limited = {item_id: limit for item_id, limit in limits.items() if limit is not None}
         grant = Grant(self, limited)
+        if not limited:
+            yield grant
+            return
         asked = Counter(limit.name for limit in limited.values())
         self._asked += asked
         try:
