@@ -194,7 +194,7 @@ class StoreClient:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
+        datas = list(checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes))
         if not ops:
             return []
         self.requests.commits += 1

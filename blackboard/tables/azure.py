@@ -101,7 +101,7 @@ class AzureTable:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes)
+        datas = list(checked(partition, ops, max_rows=self.max_rows, max_bytes=self.max_bytes))
         self._check_open()
         if not ops:
             return []

@@ -116,7 +116,7 @@ class MemoryTable:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checked(partition, ops)
+        datas = list(checked(partition, ops))
         await self._request()
         if not ops:
             return []

@@ -101,12 +101,12 @@ class SqliteTable:
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         ops = tuple(ops)
-        datas = checked(partition, ops, time=in_file)
+        texts = [encode_row(data) for data in checked(partition, ops, time=in_file)]
         self._check_open()
         if not ops:
             return []
         self.requests.commits += 1
-        commit = _Commit(Batch(partition, ops, datas, list(map(encode_row, datas))))
+        commit = _Commit(Batch(partition, ops, texts))
         self._commits.append(commit)
         return await self._thread.call(partial(self._answered, commit))
 

@@ -86,11 +86,11 @@ def decode_row(text: str | bytes) -> dict[str, Value]:
     return data
 
 
-def merge_row(text: str | bytes, data: Mapping[str, Any]) -> str:
-    """The text of a row after `data` is laid over that in `text`, whose values are not converted.
-    Raises ValueError for a text that was not written here.
+def merge_row(text: str | bytes, over: str) -> str:
+    """The text of a row after the data in `over` is laid over that in `text`. Raises ValueError for
+    a text that was not written here.
     """
-    return _to_json({**_read(text), **data}).decode()
+    return _to_json({**_read(text), **_read(over)}).decode()
 
 
 def _read(text: str | bytes) -> dict[str, Any]:
@@ -143,10 +143,8 @@ class Batch(Struct, frozen=True):
 
     partition: str
     ops: Sequence[Op]
-    datas: Sequence[dict[str, Any]]
-    """As `encode_row` takes them."""
     texts: Sequence[str]
-    """As it returns them: other processes do not wait for that."""
+    """The data of each, as `encode_row` returns it: other processes do not wait for that."""
 
 
 Answer = list[Etag] | Exception
@@ -266,7 +264,7 @@ class SqliteFile:
                 texts[op.key] = batch.texts[index]
             elif isinstance(op, Merge):
                 try:
-                    texts[op.key] = text = merge_row(before[op.key], batch.datas[index])
+                    texts[op.key] = text = merge_row(before[op.key], batch.texts[index])
                 except ValueError:
                     raise Conflict(index, ConflictKind.CHANGED) from None
                 if len(text) > SURELY_FITS:

@@ -49,7 +49,7 @@ def parts_of(body: bytes, content_type: str) -> list[bytes]:
 
 
 def test_a_transaction_is_one_change_set_with_a_request_for_each_operation() -> None:
-    sent = transaction(URL, "town", OPS, checked("town", OPS))
+    sent = transaction(URL, "town", OPS, list(checked("town", OPS)))
     requests = parts_of(sent.content, sent.headers["Content-Type"])
     heads = [one.partition(b"\r\n")[0].decode() for one in requests]
     assert heads == [

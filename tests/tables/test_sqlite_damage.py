@@ -151,9 +151,7 @@ def test_on_a_full_disk_room_is_made_once_for_the_commits_that_wait_together(
     run(table.commit(P, [Insert("a", {"n": 1})]))
     run(setting(table, f"max_page_count = {run(setting(table, 'page_count'))}"))
     data: dict[str, Any] = {"text": "x" * 9_000}
-    batches = [
-        Batch(P, [Insert(f"k{number}", data)], [data], [encode_row(data)]) for number in range(8)
-    ]
+    batches = [Batch(P, [Insert(f"k{number}", data)], [encode_row(data)]) for number in range(8)]
     answers = run(table._thread.call(lambda: table._file.apply(batches)))
     assert [type(answer) for answer in answers] == [Unusable] * 8
     assert len(opened) == 1
