@@ -71,28 +71,11 @@ _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _ELEMENT = re.compile(
     r"(?:(\*)|([a-z]{3}|[0-9]{1,2})(?:-([a-z]{3}|[0-9]{1,2}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE
 )
-_QUESTION = "use * instead of ?; as a number, Sunday is 0 here, and 1 in Quartz and AWS"
-_RULE = "as in FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=17"
-_OF_OTHERS = (
-    (r"FREQ=|RRULE:|DTSTART", "use rrule instead"),
-    (r"\S+=", "say the zone as timezone, not in the expression"),
-    (r"(yearl|annuall|monthl|weekl|dail|hourl)y$|midnight$", "names begin with @, as in @daily"),
-    (r"cron\(", f"write what is in the parentheses, but the year (last, AWS); {_QUESTION}"),
-    (r"(.*\s)?,|.*,(\s|$)", "leave out the blanks beside commas"),
-    (r"@?every(\b|_)|rate\(|@\d", "use every instead, with a duration such as 1h"),
-    (r"@", "the names are " + ", ".join(_MACROS)),
-    (r"(\S+\s+){5,6}\S+$", f"leave out the seconds (Quartz) or the year (AWS); {_QUESTION}"),
-    (r"$", "write five fields, with no semicolon at the end"),
-    (r"", "write five: minute, hour, day of month, month, day of week, as in 0 3 * * *"),
-)
-"""How expressions begin that are not of cron, and what to write instead."""
-_OF_OTHER_FIELDS = (
-    (r"$", "leave out the comma beside which there is nothing"),
-    (r"\?", _QUESTION),
-    (r"H\b|.*~", "write a fixed number; jitter spreads items"),
-    (r"L?W$|(\d\d?|[a-z]{3})?[LW]$|L-|.*#", f"cron has no L, W or #: use an rrule, {_RULE}"),
-)
-"""The same, of fields."""
+_EVERY = re.compile(r"@?every(?:\b|_)|rate\(|@\d", re.IGNORECASE)
+_SUNDAY = "as a number, Sunday is 0 here, and 1 in Quartz and AWS"
+_QUESTION = f"use * instead of ?; {_SUNDAY}"
+_RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
+"""Remedies for what other programs know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,12 +210,12 @@ def read_fields(expression: str) -> Fields:
     if expression.lower() == "@reboot":
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
     if len(texts) == 1 and texts[0].startswith("@"):
-        problem = f"{_shorten(expression)!r} is not the name of a schedule"
-        raise BadInput("cron", problem, _remedy(expression, _OF_OTHERS))
+        raise BadInput(
+            "cron", f"{_shorten(expression)!r} is not the name of a schedule", _remedy(texts)
+        )
     if len(texts) != 5:
         fields = f"{len(texts)} field{'s' * (len(texts) != 1)}"
-        problem = f"{_shorten(expression)!r} has {fields}"
-        raise BadInput("cron", problem, _remedy(expression, _OF_OTHERS))
+        raise BadInput("cron", f"{_shorten(expression)!r} has {fields}", _remedy(texts))
     minute, hour, day, _, weekday = texts
     minutes, hours, days, months, weekdays = (
         sorted(field.numbers(text)) for text, field in zip(texts, _FIELDS, strict=True)
@@ -267,9 +250,7 @@ class _Field(NamedTuple):
         parts = _ELEMENT.fullmatch(text)
         if parts is None:
             problem = f"{_shorten(text)!r} cannot be read as {self.name}"
-            or_names = f", or the names {self.names[0]}-{self.names[-1]}" if self.names else ""
-            usual = f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
-            raise BadInput("cron", problem, _remedy(text, _OF_OTHER_FIELDS) or usual)
+            raise BadInput("cron", problem, _remedy_of(text, self.names))
         star, first, last, step = parts.groups()
         if step is not None and int(step) == 0:
             raise BadInput("cron", f"{text!r} in {self.name} has a step of 0", "use 1 or more")
@@ -338,9 +319,53 @@ def _at(day: date, minute: int) -> datetime:
     return datetime(day.year, day.month, day.day, minute // 60, minute % 60)  # noqa: DTZ001 - wall
 
 
-def _remedy(text: str, remedies: Sequence[tuple[str, str]]) -> str:
-    """What to write instead of a text that may be of another program."""
-    return next((remedy for of, remedy in remedies if re.match(of, text, re.IGNORECASE)), "")
+def _remedy(texts: list[str]) -> str:
+    first = texts[0] if texts else ""
+    if first.upper().startswith(("FREQ=", "RRULE:", "DTSTART")):
+        return "use rrule instead"
+    if "=" in first:
+        return "say the zone as timezone, not in the expression"
+    if len(texts) == 1 and f"@{first.lower()}" in _MACROS:
+        return f"write @{first.lower()}"
+    if first.lower().startswith("cron("):
+        return f"write what is in the parentheses, and leave out the year (last, AWS); {_QUESTION}"
+    if any(text.startswith(",") or text.endswith(",") for text in texts):
+        return "leave out the blanks beside commas"
+    if _EVERY.match(first):
+        return "use every instead, with a duration such as 1h"
+    if first.startswith("@"):
+        return "the names are " + ", ".join(_MACROS)
+    if len(texts) in {6, 7}:
+        other = f"; {_QUESTION}" if "?" in texts else "; for less than a minute use every"
+        return f"leave out the seconds (first, Quartz) or the year (last, AWS){other}"
+    semicolon = "" if texts else ", with no semicolon at the end"
+    return f"write five: minute, hour, day of month, month, day of week, as in 0 3 * * *{semicolon}"
+
+
+def _remedy_of(element: str, names: Sequence[str]) -> str:
+    """The remedy for an element of a field that takes these names. Other programs know more."""
+    if not element:
+        return "leave out the comma beside which there is nothing"
+    if element == "?":
+        return _QUESTION
+    if re.match(r"H\b|.*~", element):
+        return "write a fixed number; jitter spreads items"
+    if weekday := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
+        day = weekday[1] if weekday[1].isalpha() else _WEEKDAYS[int(weekday[1]) % 7]
+        number = weekday[2] or "-1"
+        doubt = "" if weekday[1].isalpha() else f" ({_SUNDAY})"
+        return _RRULE.format(f"BYDAY={number}{day[:2].upper()}") + doubt
+    if element.upper() == "L" and names == _WEEKDAYS:
+        return "write sat, the last day of a week of Quartz and AWS"
+    if last := re.fullmatch(r"L(?:-([0-9]|[12][0-9]|30))?", element, re.IGNORECASE):
+        return _RRULE.format(f"BYMONTHDAY=-{int(last[1] or 0) + 1}")
+    if element.upper() in {"1W", "LW"}:
+        number = "1" if element[0] == "1" else "-1"
+        return _RRULE.format(f"BYDAY=MO,TU,WE,TH,FR;BYSETPOS={number}")
+    if element.upper().endswith("W"):
+        return "name the day: neither cron nor rrule has the nearest weekday"
+    or_names = f", or the names {names[0]}-{names[-1]}" if names else ""
+    return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
 
 
 def _shorten(text: str) -> str:

@@ -19,7 +19,8 @@ from blackboard.errors import BadInput
 _SECOND = timedelta(seconds=1)
 _HOST_NAMES = ("localtime", "posixrules", "posix/", "right/")
 """Names that only some hosts have, with another meaning on each, or with leap seconds."""
-_NAME = "write an IANA name such as Europe/Berlin or UTC; Etc/GMT-2 is two hours east of Greenwich"
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(?:00|(\d\d)))?", re.IGNORECASE | re.ASCII)
+_NAME = "write an IANA name such as Europe/Berlin or UTC"
 
 
 @lru_cache(maxsize=1024)
@@ -95,8 +96,14 @@ def _names_like(name: str) -> str:
 
     zones = sorted(zoneinfo.available_timezones() - set(_HOST_NAMES))
     by_lower = {zone.lower(): zone for zone in zones}
-    if re.search(r"\d", name):
-        return _NAME  # the sign of Etc/GMT-2 is the other one than of UTC+2
+    offset = _OFFSET.fullmatch(name[:60].strip())
+    if offset and (hours := int(offset[2])):
+        east, sign = ("east", "-") if offset[1] == "+" else ("west", "+")
+        zone = f"Etc/GMT{sign}{hours}"
+        if zone not in zones or offset[3]:
+            return _NAME
+        unit = "hour" if hours == 1 else "hours"
+        return f"write {zone}, which is {hours} {unit} {east} of Greenwich, or the zone of a city"
     cities = {zone.rpartition("/")[2]: zone for zone in by_lower}
     asked = name[:60].strip().lower().replace(" ", "_")
     close = [by_lower[zone] for zone in difflib.get_close_matches(asked, by_lower, 3, 0.75)]

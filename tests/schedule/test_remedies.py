@@ -52,6 +52,8 @@ OF_ONE_FIELD: list[tuple[str, Any, tuple[Any, ...]]] = [
     ("cron", "* * * * fri-mon", ("* * * * fri-sat,sun-mon",)),
     ("cron", "* * * * sat-sun", ("* * * * sat-7",)),
     ("cron", "* * * * 7-1", ("* * * * 7,0-1",)),
+    ("cron", "* * * * L", ("* * * * sat",)),
+    ("cron", "* * L-31 * *", tuple(f"* * {day} * *" for day in FIELD)),
     ("cron", "daily", ("@daily",)),
     ("cron", "@dayly", ("@yearly", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")),
     ("cron", "0 3 * *", (DAILY,)),
@@ -93,7 +95,7 @@ def test_what_a_remedy_names_is_taken(field: str, wrong: Any, named: tuple[Any, 
         *(("until", text, AT) for text in ("tomorrow", "2026-13-01", "9001-01-01")),
         ("timezone", "Berlin", ZONES[:1]),
         ("timezone", "PST", ZONES),
-        ("timezone", "UTC+2", (*ZONES, "Etc/GMT-2")),
+        ("timezone", "UTC+2", ("Etc/GMT-2",)),
     ],
 )
 def test_what_a_remedy_names_is_taken_beside_a_schedule(
@@ -105,7 +107,10 @@ def test_what_a_remedy_names_is_taken_beside_a_schedule(
         check_spec(Spec(**dict[str, Any](cron=DAILY) | {field: value}))
 
 
-def test_a_rule_that_a_remedy_names_is_taken() -> None:
-    rule = re.search(r"FREQ=\S+", refusal_of({"cron": "0 3 L * *"}).remedy)
+@pytest.mark.parametrize(
+    "day", ["L * *", "L-3 * *", "1W * *", "LW * *", "* * 5L", "* * friL", "* * 6#3", "* * fri#2"]
+)
+def test_a_rule_that_a_remedy_names_is_taken(day: str) -> None:
+    rule = re.search(r"FREQ=\S+", refusal_of({"cron": f"0 3 {day}"}).remedy)
     assert rule is not None
-    check_spec(Spec(rrule=rule[0]))
+    check_spec(Spec(rrule=rule[0].replace("...", "3")))
