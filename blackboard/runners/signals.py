@@ -28,7 +28,9 @@ class Unawaited:
         return call
 
     def left(self) -> list[tuple[str, Coroutine[Any, Any, Any]]]:
-        return [(name, call) for name, call in self._calls if getcoroutinestate(call) == CORO_CREATED]
+        return [
+            (name, call) for name, call in self._calls if getcoroutinestate(call) == CORO_CREATED
+        ]
 
     def close(self) -> list[str]:
         """Closes them, or Python would warn of each, too. Returns the names of their functions."""
