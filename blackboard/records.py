@@ -11,7 +11,6 @@ when it was read, and never changes.
 import math
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -190,53 +189,66 @@ class BoardAction(Struct, frozen=True, kw_only=True):
 
 def item_record(status: ItemStatus, labels: Labels) -> BoardItem:
     """An item as it stood when it was read, with its lock."""
-    item, lock = status.item, status.lock
+    item = status.item
     spec = decoded(item.spec)
     done = item.state in {State.DONE, State.REMOVED}
-    fields = _shared(BoardItem, item) | {
-        "schedule": without_windows(item.schedule),
-        "params": spec.get("params", {}) if isinstance(spec, dict) else {},
-        "due": None if done else item.slot,
-        "ready": None if done else item.ready,
-        "worker": item.owner or None,
-        "result": decoded(item.result),
-        "error": None if item.is_skipped else item.error or None,
-        "skipped": item.error if item.is_skipped else None,
-        "warnings": status.warnings,
-        "paused": decoded_as(Mark, item.paused),
-        "resumed": decoded_as(Mark, item.resumed),
-        "acknowledged": decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
-        "checkpoint": decoded(item.checkpoint),
-        "progress": decoded_as(Progress, lock.progress) if lock else None,
-        "stale_after": lock.stale_after if lock else None,
-        "overdue": status.overdue,
-        "stale": status.stale,
-        "silent": status.silent is not None,
-        "labels": labels,
-    }
-    return BoardItem(**fields)
+    return BoardItem(
+        id=item.id,
+        type=item.type,
+        state=item.state,
+        schedule=without_windows(item.schedule),
+        timezone=item.timezone,
+        params=spec.get("params", {}) if isinstance(spec, dict) else {},
+        due=None if done else item.slot,
+        ready=None if done else item.ready,
+        running=item.running,
+        worker=item.owner or None,
+        start=item.start,
+        stop=item.stop,
+        outcome=item.outcome,
+        result=decoded(item.result),
+        error=None if item.is_skipped else item.error or None,
+        skipped=item.error if item.is_skipped else None,
+        warnings=status.warnings,
+        warned=item.warned,
+        attempt=item.attempt,
+        runs=item.runs,
+        failures=item.failures,
+        fence=item.fence,
+        paused=decoded_as(Mark, item.paused),
+        resumed=decoded_as(Mark, item.resumed),
+        acknowledged=decoded_as(Mark, item.acknowledged) if item.is_acknowledged else None,
+        checkpoint=decoded(item.checkpoint),
+        progress=decoded_as(Progress, status.lock.progress) if status.lock else None,
+        stale_after=status.lock.stale_after if status.lock else None,
+        overdue=status.overdue,
+        stale=status.stale,
+        silent=status.silent is not None,
+        labels=labels,
+    )
 
 
 def run_record(run: Run) -> BoardRun:
-    fields = _shared(BoardRun, run) | {
-        "due": run.slot,
-        "result": decoded(run.result),
-        "duration": run.duration,
-        "error": None if run.is_skipped else run.error or None,
-        "skipped": run.error if run.is_skipped else None,
-        "note": decoded_as(Mark, run.note),
-    }
-    return BoardRun(**fields)
-
-
-def _shared(kind: type[Struct], row: Struct) -> dict[str, Any]:
-    """The fields that a record of this kind has in common with its row."""
-    return {name: getattr(row, name) for name in _shared_names(kind, type(row))}
-
-
-@cache
-def _shared_names(kind: type[Struct], row: type[Struct]) -> tuple[str, ...]:
-    return tuple(name for name in kind.__struct_fields__ if name in row.__struct_fields__)
+    return BoardRun(
+        id=run.id,
+        type=run.type,
+        fence=run.fence,
+        attempt=run.attempt,
+        due=run.slot,
+        start=run.start,
+        stop=run.stop,
+        lag=run.lag,
+        outcome=run.outcome,
+        worker=run.worker,
+        result=decoded(run.result),
+        duration=run.duration,
+        error=None if run.is_skipped else run.error or None,
+        skipped=run.error if run.is_skipped else None,
+        warnings=run.warnings,
+        output=run.output,
+        log=run.log,
+        note=decoded_as(Mark, run.note),
+    )
 
 
 def run_summary(run: Run) -> RunSummary:
@@ -262,8 +274,16 @@ def worker_record(member: Member) -> AnnouncedWorker:
 
 
 def action_record(action: Action) -> BoardAction:
-    words = {"reason": action.reason or None, "detail": action.detail or None}
-    return BoardAction(**(_shared(BoardAction, action) | words))
+    return BoardAction(
+        at=action.at,
+        by=action.by,
+        verb=action.verb,
+        ids=action.ids,
+        count=action.count,
+        reason=action.reason or None,
+        detail=action.detail or None,
+        via=action.via,
+    )
 
 
 # ---- JSON
