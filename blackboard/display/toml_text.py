@@ -2,14 +2,14 @@
 line of a text a value stands. Pure.
 
 The reader is in Python's library, a writer is not. Written are text, whole numbers, floats,
-booleans, lists, and tables: the ones within values inline.
+booleans, lists, and tables: the ones within values inline. A reader does not keep on which line it
+has found a value.
 """
 
 import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 from blackboard.display.escaping import escaped
@@ -81,70 +81,87 @@ def _escape_of(char: str) -> str:
 
 # ---- lines
 
-_KEY = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
-_TABLE = re.compile(r"\s*\[(\[?)(.+?)\]?\]\s*(?:#.*)?")
-_VALUE = re.compile(rf"\s*({_KEY}(?:\s*\.\s*{_KEY})*)\s*=")
+_STATEMENT = re.compile(r"""\s*(\[|["']?[\w-])""")
+"""The beginning of a line that may be a statement."""
+
+_HEAD = re.compile(r"""\s*\[\[\s*([\w-]+|"[\w-]+"|'[\w-]+')\s*\]\]\s*(?:#.*)?""")
+"""A line that begins the next table of an array."""
 
 KeyPath = Sequence[str | int]
 
 
 def line_of(text: str, path: KeyPath) -> int:
-    """The line, counted from 1, on which the statement begins that gives the value at `path` or,
-    when there is none, the longest part of it there is. `text` is valid TOML.
+    """The line, counted from 1, on which the statement begins that first gives the value at `path`
+    or, when there is none, the longest part of it there is. `text` is valid TOML.
+
+    Shorter and shorter beginnings of the text are read until the value is missing, so that this
+    needs no syntax of its own. Of an array of tables only the table that is meant is read so.
     """
-    best, longest = 1, 0
-    table: list[str | int] = []
-    numbers: dict[KeyPath, int] = {}
-    """Of the last table of each array."""
-
-    def placed(keys: Sequence[str]) -> list[str | int]:
-        place: list[str | int] = []
-        for key in keys:
-            place.append(key)
-            if tuple(place) in numbers:
-                place.append(numbers[tuple(place)])
-        return place
-
-    for number, begins, keys in _statements(text):
-        if begins == "[[":
-            array = (*placed(keys[:-1]), keys[-1])
-            numbers[array] = numbers.get(array, -1) + 1
-        place = [*table, *keys] if begins == "" else placed(keys)
-        if begins:
-            table = place
-        alike = takewhile(lambda pair: pair[0] == pair[1], zip(place, path, strict=False))
-        if (length := len([*alike])) > longest:
-            best, longest = number, length
-    return best
+    data: Any = tomllib.loads(text)
+    while path and not _has(data, path):
+        path = path[:-1]
+    if not path:
+        return 1
+    lines = text.replace("\r\n", "\n").split("\n")
+    match path:
+        case [str(name), int(number), *rest] if number or len(data[name]) > 1:
+            if block := _lines_of_table(lines, name, number, tables=data[name]):
+                begin, end = block
+                return begin + line_of("\n".join(lines[begin:end]), [name, 0, *rest])
+    return _first_line_with(lines, path)
 
 
-def _statements(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """The line of each statement that is not in a text of several lines; the brackets with which
-    the head of a table begins, or "" for a value; and its keys.
+def _lines_of_table(
+    lines: Sequence[str], name: str, number: int, *, tables: Sequence[Any]
+) -> tuple[int, int] | None:
+    """The lines of one of the `tables` of an array: the first, and the first after them. None:
+    something else in the text looks like the head of a table.
     """
-    names, open_quotes = {*tomllib.loads(text)}, ""
-    for number, line in enumerate(text.split("\n"), 1):
-        is_inside = bool(open_quotes)
-        for quotes in ('"""', "'''"):
-            if line.count(quotes) % 2 and open_quotes in {"", quotes}:
-                open_quotes = "" if open_quotes else quotes
-        if is_inside:
-            continue
-        if (head := _TABLE.fullmatch(line.rstrip("\r"))) and (keys := _keys(head[2])):
-            if keys[0] in names:  # a list in a list looks like a head
-                yield number, f"[{head[1]}", keys
-        elif value := _VALUE.match(line):
-            yield number, "", _keys(value[1])
+    heads = [at for at, line in enumerate(lines) if _head_of(line) == name]
+    if len(heads) != len(tables):
+        return None
+    begin, end = heads[number], heads[number + 1] if number + 1 < len(heads) else len(lines)
+    alone = _read(lines[begin:end]) or {}
+    return (begin, end) if alone.get(name) == [tables[number]] else None
 
 
-def _keys(text: str) -> list[str]:
-    """The keys of a dotted key; none where it is none."""
+def _first_line_with(lines: Sequence[str], path: KeyPath) -> int:
+    """The line, counted from 1, of the statement that first gives the value at `path`."""
+    starts = [number for number, line in enumerate(lines) if _STATEMENT.match(line)]
+    # The path is absent in the lines up to `before`, and present in those up to `after`.
+    before, after = 0, len(lines)
+    while inside := [number for number in starts if before < number < after]:
+        middle = len(inside) // 2
+        beginnings = (
+            (number, _read(lines[:number])) for number in inside[middle:] + inside[:middle][::-1]
+        )
+        number, beginning = next((each for each in beginnings if each[1] is not None), (0, None))
+        if beginning is None:
+            break
+        if _has(beginning, path):
+            after = number
+        else:
+            before = number
+    return next((number for number in starts if number >= before), before) + 1
+
+
+def _head_of(line: str) -> str | None:
+    """The name of the array whose next table the line begins, if it looks like such a line."""
+    head = _HEAD.fullmatch(line)
+    return head[1].strip("\"'") if head else None
+
+
+def _read(lines: Sequence[str]) -> dict[str, Any] | None:
     try:
-        value: Any = tomllib.loads(f"{text} = 0")
+        return tomllib.loads("\n".join(lines))
     except tomllib.TOMLDecodeError:
-        return []
-    keys = []
-    while isinstance(value, dict):
-        [(key, value)] = value.items()
-        keys.append(key)
-    return keys
+        return None
+
+
+def _has(value: Any, path: KeyPath) -> bool:
+    for part in path:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    return True
