@@ -7,30 +7,52 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
-_WITH_VALUE = {
-    "env": "uC",
-    "flock": "wE",
-    "ionice": "cn",
-    "nice": "n",
-    "node": "r",
-    "perl": "I",
-    "php": "dc",
-    "python": "WX",
-    "ruby": "rIEC",
-    "sh": "o",
-    "sudo": "ugpChD",
-    "time": "fo",
-    "timeout": "ks",
-    **dict.fromkeys(("bundle", "chronic", "command", "exec", "nohup", "setsid"), ""),
+
+class _Runner(NamedTuple):
+    """A program that runs what its arguments name: a command, or a script."""
+
+    with_value: str = ""
+    """The letters of options whose value may be a word of its own."""
+    code: str = ""
+    """The letters of options that are given code to run, which has no name."""
+    own: int = 0
+    """How many arguments stand before what is run, as the file of a lock."""
+
+
+_PYTHON = _Runner(with_value="WX", code="c")
+_RUNNERS = {
+    "bun": _Runner(own=1),
+    "bundle": _Runner(own=1),
+    "cgexec": _Runner(with_value="g"),
+    "chronic": _Runner(),
+    "command": _Runner(),
+    "deno": _Runner(own=1),
+    "doas": _Runner(with_value="uC"),
+    "env": _Runner(with_value="uC"),
+    "exec": _Runner(with_value="a"),
+    "flock": _Runner(with_value="wE", own=1),
+    "ionice": _Runner(with_value="cn"),
+    "lua": _Runner(code="e"),
+    "nice": _Runner(with_value="n"),
+    "node": _Runner(with_value="r", code="ep"),
+    "nohup": _Runner(),
+    "perl": _Runner(with_value="I", code="eE"),
+    "php": _Runner(with_value="dc", code="r"),
+    "pypy": _PYTHON,
+    "python": _PYTHON,
+    "rscript": _Runner(code="e"),
+    "ruby": _Runner(with_value="rIEC", code="e"),
+    "setsid": _Runner(),
+    "sh": _Runner(with_value="o", code="c"),
+    "stdbuf": _Runner(with_value="ioe"),
+    "sudo": _Runner(with_value="ugpChD"),
+    "time": _Runner(with_value="fo"),
+    "timeout": _Runner(with_value="ks", own=1),
 }
-"""Programs that run what their arguments name, a command or a script; and the letters of options
-whose value may be a word of its own."""
-_CODE = {"node": "ep", "perl": "eE", "php": "r", "python": "c", "ruby": "e", "sh": "c"}
-"""The letters of options that are given code to run, which has no name."""
-_WITH_ARGUMENT = {"bundle", "flock", "timeout"}
-"""Programs with an argument before what is run, as the file of a lock."""
 _SHELL = re.compile(r"(?:ba|z|k|da|fi|a)sh")
+_LONG_WITH_VALUE = {"--adjustment", "--group", "--kill-after", "--require", "--signal", "--user"}
 _KEYWORDS = {"!", "{", "do", "else", "then"}
 """Words of the shell that a command follows."""
 _PREPARES = {
@@ -84,34 +106,38 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 def _run_by(words: Sequence[str]) -> Sequence[str]:
     """The command or the script that a command runs in the end, with its arguments."""
-    while inner := _behind_options(words):
+    while (runner := _RUNNERS.get(_kind(words[0]))) and (inner := _behind_options(runner, words)):
         words = inner
     return words
 
 
-def _behind_options(words: Sequence[str]) -> list[str]:
-    """What a command runs; empty where that is itself, or code, or its input."""
-    name = PurePosixPath(words[0]).name.lower()
-    runner = "sh" if _SHELL.fullmatch(name) else name.rstrip(".0123456789")
-    if runner not in _WITH_VALUE:
-        return []
-    rest, code, own = [*words[1:]], _CODE.get(runner, ""), runner in _WITH_ARGUMENT
+def _behind_options(runner: _Runner, words: Sequence[str]) -> list[str]:
+    """What a runner runs; empty where it runs code, its input or nothing."""
+    rest, own = list(words[1:]), runner.own
     while rest:
         word = rest.pop(0)
-        if runner == "python" and re.fullmatch("-[a-zA-Z]*m", word):
+        if runner is _PYTHON and re.fullmatch("-[a-zA-Z]*m", word):
             return [rest[0].replace(".", "-"), *rest[1:]] if rest else []
         if word.startswith("-"):
             letters = "" if word.startswith("--") else word[1:]
-            values = [one for one in letters if one in _WITH_VALUE[runner] + code]
-            if values and values[0] in code:
+            values = [one for one in letters if one in runner.with_value + runner.code]
+            if values and values[0] in runner.code:
                 return []
-            if values and letters[-1] == values[0]:
+            if (values and letters[-1] == values[0]) or word in _LONG_WITH_VALUE:
                 del rest[:1]
         elif own:
-            own = False
+            own -= 1
         elif not _ASSIGNMENT.fullmatch(word):
             return [word, *rest]
     return []
+
+
+def _kind(program: str) -> str:
+    """The key of a program among the runners."""
+    name = PurePosixPath(program).name.lower()
+    if _SHELL.fullmatch(name):
+        return "sh"
+    return "node" if name == "nodejs" else name.rstrip(".0123456789")
 
 
 def _stem(program: str) -> str:

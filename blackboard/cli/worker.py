@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -187,6 +187,7 @@ class _Work:
     init: bool
     reload: bool
     endpoint: Endpoint | None
+    """Where its metrics are served."""
 
     async def check(self, processes: int) -> None:
         """Refuses what none of so many workers could use. They wait for a store that is away."""
@@ -246,9 +247,8 @@ class _Work:
         async with AsyncExitStack() as stack:
             if self.endpoint is not None:
                 await _serve_metrics(stack, self.endpoint, events=events, store=self.session.store)
-            unsupervised = asyncio.Event()
-            pipe.when_closed(unsupervised.set)
-            board = await self._opened(stack, events, unsupervised)
+            async with _ended_when_closed(pipe):
+                board = await self._opened(stack, events)
             faulthandler.enable()
             worker = new_worker(
                 board,
@@ -270,12 +270,10 @@ class _Work:
             supervisor.ignore_signals()
         return stopping.restarts
 
-    async def _opened(
-        self, stack: AsyncExitStack, events: EventEmitter, unsupervised: asyncio.Event
-    ) -> BoardTable:
+    async def _opened(self, stack: AsyncExitStack, events: EventEmitter) -> BoardTable:
         """A worker that works for ever waits for a store that is away, so that its supervisor need
-        not start it again and again; raises BlackboardError when that is gone. An error that
-        waiting cannot mend (a missing table or role) is raised.
+        not start it again and again. An error that waiting cannot mend (a missing table or role) is
+        raised.
         """
         clock, chance = SystemClock(), SystemChance()
         failures, reported = 0, -math.inf
@@ -293,10 +291,7 @@ class _Work:
                     events.emit(StoreAway, message=f"waiting: {trouble}")
                 asked = trouble.retry_after if isinstance(trouble, Busy) else 0.0
                 wait = STORE.pause(failures, asked=asked, fraction=chance.fraction())
-            with suppress(TimeoutError):
-                await asyncio.wait_for(unsupervised.wait(), wait)
-                gone = "its supervisor has ended, and so does this worker, which waited for a store"
-                raise BlackboardError(gone)
+            await clock.sleep(wait)
 
 
 async def _serve_metrics(
@@ -348,3 +343,21 @@ class _Stopping:
         if not change.cancelled() and not self._is_asked:
             self._has_changed = True
             self._worker.stop()
+
+
+@asynccontextmanager
+async def _ended_when_closed(pipe: supervisor.SupervisorPipe) -> AsyncIterator[None]:
+    """Ends the wait for the store when the supervisor is gone: raises BlackboardError."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as waiting:
+            pipe.when_closed(lambda: waiting.reschedule(loop.time()))
+            try:
+                yield
+            finally:
+                pipe.leave()
+    except TimeoutError:
+        if not waiting.expired():
+            raise
+        problem = "its supervisor has ended, and so does this worker, which waited for its store"
+        raise BlackboardError(problem) from None

@@ -8,18 +8,15 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blackboard.board_worker import worker_settings
 from blackboard.cli import called, supervisor, worker
-from blackboard.cli.options import Chosen
-from blackboard.cli.session import Session
 from blackboard.cli.supervisor import SUPERVISED, SupervisorPipe, without
-from blackboard.emitter import EventEmitter
-from blackboard.errors import BlackboardError
+from blackboard.errors import BadInput
 from blackboard.rules.breaker import Backoff
 from tests.cli.command_line import processed
 from tests.support.patience import patience
@@ -87,31 +84,22 @@ def test_a_worker_hears_when_its_supervisor_is_gone_also_where_a_handler_closes_
     assert heard == 1
 
 
+@pytest.mark.parametrize("fails", [True, False])
 def test_a_worker_that_waits_for_its_store_no_more_does_not_hear_of_its_supervisor(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     """Its end would be that of a wait that has ended."""
     monkeypatch.setenv(SUPERVISED, "1")
-    monkeypatch.chdir(tmp_path)
     reader, writer = os.pipe()
-    monkeypatch.setattr(supervisor, "SupervisorPipe", lambda: SupervisorPipe(reader))
     problems: list[dict[str, Any]] = []
-    (tmp_path / "jobs.py").write_text(HANDLER)
-    session = Session.start(Chosen()).with_jobs(["jobs.py"])
-    work = worker._Work(
-        session=session,
-        settings=worker_settings(session.settings),
-        until="stopped",
-        init=False,
-        reload=False,
-        endpoint=None,
-    )
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _loop, context: problems.append(context))
-        with pytest.raises(BlackboardError, match="init"):  # there is no store
-            await work._work(EventEmitter("host:1:worker"))
+        with suppress(BadInput):
+            async with worker._ended_when_closed(SupervisorPipe(reader)):
+                if fails:
+                    raise BadInput("store", "it is none", "another")
         os.close(writer)
         await asyncio.sleep(0.05)
 
