@@ -82,20 +82,32 @@ class World:
         self.last_workers: list[WorkerProcess] = []
 
     def _make_invariants(self) -> None:
-        scenario, settings_of = self.scenario, self.settings_of
+        scenario, settings_of = self.scenario, self._settings_of
         self._refusals = Refusals()
         self._walks = Walks(scenario, self.timeline)
-        self._runs = HandlerInvariants(self)
+        self._runs = HandlerInvariants(self.timeline, self.shadows, self.workers, settings_of)
         self._checkpoints = Checkpoints()
-        self.limits = LimitInvariants(self)
-        self._priority = Priority(self)
-        self.liveness = Liveness(self)
+        self._limits = LimitInvariants(
+            timeline=self.timeline,
+            handler_runs=self.handler_runs,
+            settings_of=settings_of,
+            resolve=self.resolve,
+        )
+        self._priority = Priority(self.shadows, self.workers, self.board.partition, self._limits)
+        self.liveness = Liveness(
+            scenario,
+            self.timeline,
+            self.shadows,
+            self.workers,
+            self.handler_runs,
+            self._limits.has_room,
+        )
         cut_short = CutShort(scenario.shared_ids)
         self._of_batches: list[Callable[[AppliedBatch], None]] = [
             rows.Etags(),
             rows.Versions(),
             self._refusals.written,
-            self.limits.written,
+            self._limits.written,
         ]
         """Called with every batch that was applied, before its changes."""
         self._of_changes: list[Callable[[AppliedChange], None]] = [
@@ -124,7 +136,7 @@ class World:
             self._of_batches.append(part.written)
             self._of_changes.append(part.changed)
 
-    def settings_of(self, item: Item) -> RunSettings:
+    def _settings_of(self, item: Item) -> RunSettings:
         return self.resolve(item.type, item.spec)
 
     @property
@@ -190,7 +202,7 @@ class World:
     def check(self) -> None:
         """Checks what no write shows."""
         self.liveness.check()
-        self._runs.check()
+        self._runs.check(self.handler_runs)
         for part in self.parts.values():
             part.check()
 
@@ -249,7 +261,7 @@ class World:
 
     def _begins(self, handler_run: HandlerRun) -> None:
         self._runs.begins(handler_run)
-        self.limits.begins(handler_run)
+        self._limits.begins(handler_run)
         call = handler_run.call
         self._checkpoints.begins(call.item.id, call.fence, saved_in(call.checkpoint))
 

@@ -14,26 +14,24 @@ requests as it has work.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from blackboard.events import Walked
-from blackboard.model import Lock
+from blackboard.model import Item, Lock
 from blackboard.protocol.keys import BOARD_KEY, LOCK, lock_key
-from blackboard.simulator.changes import AppliedChange, Shadow, Touch, is_newer
+from blackboard.simulator.changes import AppliedChange, Shadow, Shadows, Touch, is_newer
+from blackboard.simulator.handlers import HandlerRuns
 from blackboard.simulator.invariants import Violation
+from blackboard.simulator.invariants.runs import LimitInvariants
 from blackboard.simulator.processes import Process, Timeline
 from blackboard.simulator.scenario import Scenario
 from blackboard.simulator.store import AppliedBatch
-from blackboard.simulator.workers import WorkerProcess
+from blackboard.simulator.workers import WorkerProcess, Workers
 from blackboard.table import Conflict, Delete, Insert, Op, Replace, TableError
 from blackboard.worker.stale_locks import EMPTY_SPEC
 from blackboard.worker.walk import REREADINGS
-
-if TYPE_CHECKING:
-    from blackboard.simulator.world import World
 
 SPARE = 10.0
 """Seconds beyond a bound, for requests to the store."""
@@ -49,7 +47,13 @@ CHECKS = 3
 class Liveness:
     """Checks every change of a lock, every cycle, and after the faults."""
 
-    world: "World"
+    scenario: Scenario
+    timeline: Timeline
+    shadows: Shadows
+    workers: Workers
+    handler_runs: HandlerRuns
+    has_permit: Callable[[Item], bool]
+    """Whether a permit is left for an item."""
     _unknown: dict[str, int] = field(default_factory=dict)
     """By nonce of a lock that its owner lacks: the owner's complete walks when that was noticed."""
     _taken: list[tuple[Lock, Process, float]] = field(default_factory=list)
@@ -59,12 +63,12 @@ class Liveness:
 
     @property
     def _cycle(self) -> float:
-        return self.world.scenario.cycle.total_seconds()
+        return self.scenario.cycle.total_seconds()
 
     @property
     def _types(self) -> Collection[str]:
         """The types of items: shared work has invariants of its own."""
-        return self.world.scenario.types.handlers.keys()
+        return self.scenario.types.handlers.keys()
 
     # ---- at each write
 
@@ -79,7 +83,7 @@ class Liveness:
         """
         old, sender = touch.old, change.sender
         assert isinstance(old, Lock)
-        holder = self.world.workers.by_name.get(old.owner)
+        holder = self.workers.by_name.get(old.owner)
         if holder is None or old.owner == sender.name:
             return
         process = holder.process
@@ -87,7 +91,7 @@ class Liveness:
         self._taken.append((old, process, moment))
         if sender.is_person or not process.runs or process.went_on > moment - touch.age:
             return
-        handler_run = self.world.handler_runs.of(process, old.fence, change.id)
+        handler_run = self.handler_runs.of(process, old.fence, change.id)
         if handler_run is not None and handler_run.notified is None:
             problem = f"{old.owner} was not notified before {sender.name} took fence {old.fence}"
             raise change.violation("NOT NOTIFIED", problem)
@@ -97,14 +101,14 @@ class Liveness:
     def check(self) -> None:
         """Checks what no write shows. To be called every cycle."""
         self._check_notified()
-        for problem in self.world.timeline.failures:
+        for problem in self.timeline.failures:
             raise Violation("CRASHED", repr(problem))
         unheld = set()
-        for item_id, shadow in self.world.shadows.of.items():
+        for item_id, shadow in self.shadows.of.items():
             lock = shadow.lock
             if lock is None or lock.type not in self._types:
                 continue
-            holder = self.world.workers.by_name.get(lock.owner)
+            holder = self.workers.by_name.get(lock.owner)
             if holder is None or self._has(holder, lock):
                 continue
             unheld.add(lock.nonce)
@@ -121,14 +125,11 @@ class Liveness:
         """
         waiting = []
         for lock, process, moment in self._taken:
-            handler_run = self.world.handler_runs.of(process, lock.fence, lock.id)
+            handler_run = self.handler_runs.of(process, lock.fence, lock.id)
             if process.loop.dead or handler_run is None or handler_run.notified is not None:
                 continue
             since = max(moment, handler_run.began, process.went_on)
-            if (
-                not process.loop.stopped
-                and self.world.timeline.now > since + lock.stale_after + NOTICE
-            ):
+            if not process.loop.stopped and self.timeline.now > since + lock.stale_after + NOTICE:
                 problem = f"{lock.owner} goes on with fence {lock.fence}, taken at {moment:.3f} s"
                 raise Violation("NOT NOTIFIED", problem, item=lock.id)
             waiting.append((lock, process, moment))
@@ -144,11 +145,11 @@ class Liveness:
 
     def longest(self) -> float:
         """Seconds until the locks of all dead workers are stale, and two cycles more."""
-        now = self.world.timeline.now
+        now = self.timeline.now
         left = [
             shadow.lock.stale_after - (now - shadow.touched)
-            for shadow in self.world.shadows.of.values()
-            if shadow.lock is not None and shadow.lock.owner not in self.world.workers.by_name
+            for shadow in self.shadows.of.values()
+            if shadow.lock is not None and shadow.lock.owner not in self.workers.by_name
         ]
         return max([0.0, *left]) + 2 * self._cycle
 
@@ -172,7 +173,7 @@ class Liveness:
 
     def _stuck_workers(self) -> Iterator[tuple[str, str]]:
         """Workers that do not end, or walk no more, and locks under which no handler runs."""
-        for member in self.world.workers.members:
+        for member in self.workers.members:
             process = member.process
             if member.worker.stopping:
                 yield process.name, f"{process.name} was asked to stop, and has not ended"
@@ -181,17 +182,17 @@ class Liveness:
                 yield f"{process.name} {process.walked}", problem
             for held in member.worker.holdings:
                 claim = held.claim
-                if self.world.handler_runs.of(process, claim.fence, claim.id) is None:
+                if self.handler_runs.of(process, claim.fence, claim.id) is None:
                     problem = f"{process.name} holds fence {claim.fence}, which nothing runs under"
                     yield claim.nonce, f"{claim.id}: {problem}"
 
     def _stuck_locks(self) -> Iterator[tuple[str, str]]:
         """Locks that have been stale for longer than the bound, and that a worker could take."""
-        for item_id, shadow in self.world.shadows.of.items():
+        for item_id, shadow in self.shadows.of.items():
             lock = shadow.lock
             if lock is None:
                 continue
-            untouched = self.world.timeline.now - shadow.touched
+            untouched = self.timeline.now - shadow.touched
             if untouched > lock.stale_after + self.bound and self._can_start(shadow, lock.type):
                 problem = f"the lock of {lock.owner} was not touched for {untouched:.0f} s"
                 yield lock.nonce, f"{item_id}: {problem}"
@@ -200,11 +201,11 @@ class Liveness:
         """Of the tokens that have been ready for longer than the bound, and that a worker could
         claim, the one that was ready first: the others may be behind it.
         """
-        now = self.world.store.now()
+        now = self.workers.world.store.now()
         latest = now - timedelta(seconds=self.bound)
         stuck = [
             item
-            for shadow in self.world.shadows.of.values()
+            for shadow in self.shadows.of.values()
             if (item := shadow.item) is not None
             and item.waits
             and item.ready < latest
@@ -220,14 +221,12 @@ class Liveness:
         left for it, and a worker that understands its row has a free slot.
         """
         item = shadow.item
-        if item is not None and (
-            item.type not in self._types or not self.world.limits.has_room(item)
-        ):
+        if item is not None and (item.type not in self._types or not self.has_permit(item)):
             return False
-        most = self.world.resolve(item_type, EMPTY_SPEC).slots
+        most = self.workers.world.resolve(item_type, EMPTY_SPEC).slots
         return any(
             member.worker.holdings.slots.free().take(item_type, most)
-            for member in self.world.workers.members
+            for member in self.workers.members
             if member.process.newer or not is_newer(shadow)
         )
 
@@ -251,15 +250,24 @@ class LocksRead:
 class Priority:
     """Checks every claim against the walks of its worker before."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(
+        self,
+        shadows: Shadows,
+        workers: Workers,
+        partition_of: Callable[[str], str],
+        limits: LimitInvariants,
+    ) -> None:
+        self._shadows = shadows
+        self._workers = workers
+        self._limits = limits
+        self._partition_of = partition_of
         self._read: dict[str, LocksRead] = {}
 
     def __call__(self, change: AppliedChange) -> None:
-        member, lock = self._world.workers.by_name.get(change.sender.name), change.claimed
+        member, lock = self._workers.by_name.get(change.sender.name), change.claimed
         if member is None or lock is None:
             return
-        if lock.type in self._world.scenario.types.handlers:
+        if lock.type in self._workers.world.scenario.types.handlers:
             self._claims(member, lock, sent=change.batch.sent)
 
     def _claims(self, member: WorkerProcess, claimed: Lock, *, sent: float) -> None:
@@ -267,9 +275,9 @@ class Priority:
         read = self._read.get(process.name)
         if read is None or sent < read.ended:
             return
-        partition = self._world.board.partition(claimed.id)
+        partition = self._partition_of(claimed.id)
         when = read.reads.get(partition, 0.0)
-        for item_id, shadow in self._world.shadows.of.items():
+        for item_id, shadow in self._shadows.of.items():
             lock = shadow.lock
             if lock is None or when <= shadow.touched + lock.stale_after + RESOLUTION:
                 continue  # it was not stale when it was read
@@ -277,21 +285,21 @@ class Priority:
                 continue
             if is_newer(shadow) and not process.newer:
                 continue
-            if self._world.board.partition(item_id) != partition:
+            if self._partition_of(item_id) != partition:
                 continue
             if self._is_limited_apart(item_id, claimed.id):
                 continue
             if lock.nonce in member.worker.holdings.nonces:
                 continue  # its run goes on here, or is being stopped
-            if shadow.item is not None and self._world.limits.freed(shadow.item) > when:
+            if shadow.item is not None and self._limits.freed(shadow.item) > when:
                 continue  # there may have been none when it was read
             problem = f"{process.name} claims others, and has read {lock.owner}'s stale lock"
             raise Violation("PRIORITY", problem, item=item_id)
 
     def _is_limited_apart(self, *ids: str) -> bool:
         """Whether the items have different limits, so that only one of them may have a permit."""
-        items = [self._world.shadows.of[item_id].item for item_id in ids]
-        return len({item and self._world.limits.limit_of(item) for item in items}) > 1
+        items = [self._shadows.of[item_id].item for item_id in ids]
+        return len({item and self._limits.limit_of(item) for item in items}) > 1
 
     def walked(self, process: Process, moment: float) -> None:
         """Notes what a worker has read in a walk that has ended."""

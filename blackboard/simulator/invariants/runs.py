@@ -20,25 +20,23 @@ checkpoint was emptied after that save was written. The acknowledgement may arri
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from blackboard.model import Item, Lock, Outcome, Permit
 from blackboard.protocol.keys import permits_partition
 from blackboard.protocol.permits import LEASE, Limit, LimitName, limit_of
 from blackboard.protocol.rows import record_of
-from blackboard.simulator.changes import AppliedChange, Saved, saved_of
-from blackboard.simulator.handlers import HandlerRun
+from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_of
+from blackboard.simulator.handlers import HandlerRun, HandlerRuns
 from blackboard.simulator.invariants import Violation
 from blackboard.simulator.network import TIMEOUT
+from blackboard.simulator.processes import Timeline
 from blackboard.simulator.scenario import BOARD
 from blackboard.simulator.store import AppliedBatch
-from blackboard.simulator.workers import GRACE
-from blackboard.spec import params_of
+from blackboard.simulator.workers import GRACE, Workers
+from blackboard.spec import RunSettings, params_of
 from blackboard.worker.permits import BEAT
-
-if TYPE_CHECKING:
-    from blackboard.simulator.world import World
 
 TRUSTED = 0.8
 """The share of a lease in which its holder may trust it without a renewal."""
@@ -74,10 +72,19 @@ class Leased:
 class HandlerInvariants:
     """Checks each write of a lock, each start and end of a handler; all handlers every cycle."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(
+        self,
+        timeline: Timeline,
+        shadows: Shadows,
+        workers: Workers,
+        settings_of: Callable[[Item], RunSettings],
+    ) -> None:
+        self._timeline = timeline
+        self._shadows = shadows
+        self._workers = workers
+        self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
-        shared = world.scenario.shared
+        shared = workers.world.scenario.shared
         self._graces = {name: group.grace for group in shared for name in group.handlers}
         """Seconds for a handler of shared work in a worker that was asked to stop, by type."""
 
@@ -96,7 +103,7 @@ class HandlerInvariants:
 
     def _written(self, change: AppliedChange, item: Item, lock: Lock) -> None:
         if change.taken is not None:
-            limit = self._world.settings_of(item).timeout
+            limit = self._settings_of(item).timeout
             self._leased[item.id, lock.fence] = Leased(
                 moment=change.batch.moment,
                 stale_after=lock.stale_after,
@@ -108,7 +115,7 @@ class HandlerInvariants:
 
     def _claimed(self, change: AppliedChange, *, soon: float) -> None:
         """STOPPED: a worker that was asked to stop claims no more items."""
-        member = self._world.workers.by_name.get(change.sender.name)
+        member = self._workers.by_name.get(change.sender.name)
         asked = None if member is None else member.asked_to_stop
         if asked is not None and (late := change.batch.sent - asked) > soon:
             problem = f"{change.sender.name} claims, {late:.1f} s after it was to stop"
@@ -126,8 +133,8 @@ class HandlerInvariants:
             problem = f"a second handler is called under fence {call.fence}"
             raise Violation("TWO PUMPS", problem, item=call.item.id)
         leased.is_called = True
-        untouched = self._world.timeline.now - leased.moment
-        stood_still = process.went_on > self._world.timeline.now - SOON
+        untouched = self._timeline.now - leased.moment
+        stood_still = process.went_on > self._timeline.now - SOON
         if untouched > TRUSTED * RATES * leased.stale_after and not stood_still:
             problem = (
                 f"begins under a lock of {leased.stale_after:g} s, untouched for {untouched:.1f} s"
@@ -149,14 +156,14 @@ class HandlerInvariants:
     def loses(self, handler_run: HandlerRun) -> None:
         """A handler was notified that its lock was taken away."""
         call = handler_run.call
-        lock = self._world.shadows.of[call.item.id].lock
+        lock = self._shadows.of[call.item.id].lock
         if lock is not None and (lock.owner, lock.fence) == (call.worker, call.fence):
             problem = f"{call.worker} takes fence {call.fence} for lost, and has it"
             raise Violation("NOT LOST", problem, item=call.item.id)
 
-    def check(self) -> None:
+    def check(self, handler_runs: HandlerRuns) -> None:
         """Checks all handlers. To be called every cycle."""
-        for handler_run in self._world.handler_runs:
+        for handler_run in handler_runs:
             if handler_run.process.runs:
                 self.ends(handler_run)
 
@@ -166,7 +173,7 @@ class HandlerInvariants:
         if process.loop.dead:
             return
         leased = self._leased[call.item.id, call.fence]
-        member = self._world.workers.by_name.get(process.name)
+        member = self._workers.by_name.get(process.name)
         asked = None if member is None else member.asked_to_stop
         grace = self._graces.get(call.item.type, GRACE.total_seconds())
         for since, seconds, why in (
@@ -176,15 +183,18 @@ class HandlerInvariants:
         ):
             if since is None or seconds is None:
                 continue
-            passed = self._world.timeline.now - max(since, process.went_on, handler_run.began)
+            passed = self._timeline.now - max(since, process.went_on, handler_run.began)
             if passed > seconds * RATES + SPARE:
                 problem = f"fence {call.fence} goes on, {passed:.1f} s after it {why}"
                 raise Violation("STOPPED", problem, item=call.item.id)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class LimitInvariants:
-    world: "World"
+    timeline: Timeline
+    handler_runs: HandlerRuns
+    settings_of: Callable[[Item], RunSettings]
+    resolve: Callable[[str, str], RunSettings]
     _touched: dict[str, tuple[Permit, float]] = field(default_factory=dict)
     """Permits that are in use, by key, and the moments when they were last written."""
     _freed: dict[LimitName, float] = field(default_factory=dict)
@@ -203,13 +213,13 @@ class LimitInvariants:
                 self._freed[before.type, before.value] = batch.moment
 
     def limit_of(self, item: Item) -> Limit | None:
-        return limit_of(item, self.world.settings_of(item))
+        return limit_of(item, self.settings_of(item))
 
     def has_room(self, item: Item) -> bool:
         limit = self.limit_of(item)
         if limit is None:
             return True
-        since = self.world.timeline.now - LEASE
+        since = self.timeline.now - LEASE
         used = (permit for permit, moment in self._touched.values() if moment > since)
         held = sum((permit.type, permit.value) == limit.name for permit in used)
         return held < limit.most
@@ -225,9 +235,7 @@ class LimitInvariants:
         if limit is None:
             return
         others = [
-            other
-            for other in self.world.handler_runs
-            if other is not handler_run and self._acts(other)
+            other for other in self.handler_runs if other is not handler_run and self._acts(other)
         ]
         count = 1 + sum(self._limit(other) == limit for other in others)
         if count > limit.most:
@@ -237,13 +245,13 @@ class LimitInvariants:
 
     def _limit(self, handler_run: HandlerRun) -> Limit | None:
         item = handler_run.call.item
-        concurrency = self.world.resolve(item.type, "{}").concurrency
+        concurrency = self.resolve(item.type, "{}").concurrency
         if concurrency is None:
             return None
         return Limit(item.type, concurrency.value_of(item.params), concurrency.most)
 
     def _acts(self, run: HandlerRun) -> bool:
-        return run.process.runs and run.process.went_on <= self.world.timeline.now - 2 * BEAT
+        return run.process.runs and run.process.went_on <= self.timeline.now - 2 * BEAT
 
 
 EMPTYING = {"edit", "remove"}
