@@ -7,10 +7,10 @@ meant to stay (a cache, a connection made at import), and the internal state of 
 """
 
 import _signal  # type: ignore[import-not-found] # what `signal` makes enumerations of
+import ctypes
 import faulthandler
 import fcntl
 import gc
-import locale
 import logging
 import os
 import resource
@@ -27,6 +27,10 @@ from typing import Any, Final
 State = Mapping[str, Any]
 """The state of each part of the process that is compared, by the name of the part."""
 
+_C = ctypes.CDLL(None)
+_SETLOCALE = _C.setlocale
+_SETLOCALE.restype = ctypes.c_char_p
+_LC_ALL: Final = 6
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS = [int(number) for number in signal.valid_signals()]
 _LIMITS = {number for name, number in vars(resource).items() if name.startswith("RLIMIT_")}
@@ -47,8 +51,8 @@ def first_state() -> State:
 
 def left(before: State, *, own_sockets: int = 0) -> list[str]:
     """The names of the parts that have changed; `own_sockets` more may be open, which the process
-    opens for itself. A dump that is set for later by `faulthandler`, which may end the process,
-    cannot be found, and is cancelled.
+    opens for itself. A dump that is set for later by `faulthandler`,
+    which may end the process, cannot be found, and is cancelled.
     """
     faulthandler.cancel_dump_traceback_later()
     after = state()
@@ -69,6 +73,22 @@ _LOOKS_FOR_THREADS = 50
 _PROCESS: Final = "a process"
 OF_RESOURCES: Final = (_FILES, _SOCKETS, _THREADS, _PROCESS)
 """Changes that are ignored after a run whose handler has resources."""
+
+
+try:
+    _ENVIRON: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
+except ValueError:  # it cannot be read
+    _ENVIRON = None
+
+
+def _environment() -> object:
+    """The environment of C code, which includes what Python sets."""
+    if _ENVIRON is None:
+        return id(os.environ), dict(os.environ)
+    lines: list[bytes] = []
+    while _ENVIRON and (line := _ENVIRON[len(lines)]) is not None:
+        lines.append(line)
+    return id(os.environ), sorted(lines)  # one that is removed and set again moves
 
 
 def _folder() -> object:
@@ -97,15 +117,29 @@ def _descriptors() -> State:
     return {_FILES: files, _SOCKETS: sockets}
 
 
+def _streams() -> object:
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return [(id(stream), getattr(stream, "closed", True)) for stream in streams]
+
+
 def _signals() -> object:
     handlers = [_signal.getsignal(number) for number in _SIGNALS]  # faster than with enumerations
     return handlers, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def _alarms() -> object:
+    """Whether each timer is set; the time left changes by itself."""
+    return [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS]
 
 
 def _limits() -> object:
     limits = [resource.getrlimit(limit) for limit in _LIMITS]
     cores = os.sched_getaffinity(0) if sys.platform == "linux" else None
     return limits, os.getpriority(os.PRIO_PROCESS, 0), cores
+
+
+def _user() -> object:
+    return os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()
 
 
 def _interpreter() -> object:
@@ -126,6 +160,10 @@ def _logging() -> object:
     return manager.disable, logging.getLogRecordFactory(), silent
 
 
+def _timezone() -> object:
+    return time.tzname, time.timezone, time.altzone, time.daylight
+
+
 def _threads() -> int:
     """All threads of the process on Linux; `threading` does not count those of C code."""
     tasks = "/proc/self/task"
@@ -144,22 +182,22 @@ def _has_more_threads(number: int) -> bool:
     return True
 
 
+def _locale() -> object:
+    return _SETLOCALE(_LC_ALL, None) if sys.platform == "linux" else None
+
+
 _LOOKS: Mapping[str, Callable[[], object]] = {
-    "the environment": lambda: (id(os.environ), dict(os.environb)),
+    "the environment": _environment,
     "the working folder": _folder,
     "the umask": _umask,
-    "stdin, stdout or stderr": lambda: [
-        (id(stream), getattr(stream, "closed", True))
-        for stream in (sys.stdin, sys.stdout, sys.stderr)
-    ],
+    "stdin, stdout or stderr": _streams,
     "signal handlers": _signals,
-    # Whether each is set; the time left changes by itself.
-    "an alarm": lambda: [signal.getitimer(timer) != (0.0, 0.0) for timer in _TIMERS],
+    "an alarm": _alarms,
     "limits or priority": _limits,
-    "the user": lambda: (os.getuid(), os.geteuid(), os.getgid(), os.getegid(), os.getgroups()),
+    "the user": _user,
     "the default timeout of sockets": socket.getdefaulttimeout,
-    "the locale": lambda: locale.setlocale(locale.LC_ALL),
-    "the local time zone": lambda: (time.tzname, time.timezone, time.altzone, time.daylight),
+    "the locale": _locale,
+    "the local time zone": _timezone,
     "where modules are found": lambda: list(sys.path),
     "the interpreter": _interpreter,
     "what is logged": _logging,

@@ -1,6 +1,7 @@
 """Handlers that run in child processes: ones that leave something behind for the next."""
 
 import _thread
+import ctypes
 import faulthandler
 import gc
 import locale
@@ -75,6 +76,7 @@ def left_no_descriptor() -> None:
 
 WAYS: dict[str, Callable[[], object]] = {
     "a variable": lambda: os.environ.update(SECRET="of this item"),
+    "a variable of C": lambda: ctypes.CDLL(None).setenv(b"SECRET", b"of this item", 1),
     "no variables": os.environ.clear,
     "a folder": lambda: os.chdir(Path(__file__).parent),
     "an umask": lambda: os.umask(0o777),
