@@ -12,6 +12,7 @@ again, and a file that is half saved is never run. `changed` names the files tha
 """
 
 import ast
+import errno
 import importlib.util
 import keyword
 import linecache
@@ -203,7 +204,7 @@ def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Itera
         return
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.name.endswith(".py") and os.path.isfile(entry.path):  # noqa: PTH113 - many
+            if entry.name.endswith(".py") and _is_file(entry):
                 yield entry.path
             elif entry.name.isidentifier() and entry.name not in _NO_CODE:
                 inner.append(entry.path)
@@ -211,6 +212,15 @@ def _files_in(folder: str, *, whole: bool, above: tuple[str, ...] = ()) -> Itera
         is_environment = os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110 - many, each cycle
         if not is_environment and (whole or os.path.isfile(f"{path}/__init__.py")):  # noqa: PTH113
             yield from _files_in(path, whole=whole, above=(*above, real))
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file()
+    except OSError as problem:
+        if problem.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _stamp(file: str) -> tuple[int, int]:
