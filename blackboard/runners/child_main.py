@@ -110,12 +110,13 @@ class ChildLoop:
         data, mask = run.data, Mask(run.secrets)
         self._mask = self._mask.joined(run.secrets)
         report = RunReport(mask, limit=data.limit, send=self._send)
-        handler = None
+        handler, begun = None, SystemClock().monotonic()
         try:
             handler = _handler_of(run.source, data.item.type)
+            begun = SystemClock().monotonic()
             called = run.called
             if called is None:
-                called = SystemClock().monotonic()
+                called = begun
                 self._send(wire.CalledMessage())
             spans = self._spans(data.trace, mask)
             context = context_of(
@@ -142,7 +143,9 @@ class ChildLoop:
         self._end(report)
         # After a failed run this process is not used again.
         leftovers = self._left(handler) if ended.outcome is Outcome.OK else []
-        return wire.FinishedMessage(ended=ended, left=leftovers)
+        return wire.FinishedMessage(
+            ended=ended, left=leftovers, took=SystemClock().monotonic() - begun
+        )
 
     def _end(self, report: RunReport) -> None:
         """Drops all that this run reports from now on. A save that still waits raises LeaseLost."""

@@ -11,13 +11,13 @@ from blackboard.runners.guard_process import Watch
 from blackboard.runners.loop import log_masked
 
 STARTS = 2 * (os.cpu_count() or 1)
-"""How many children are started at a time. More would keep each other from getting ready. So many
-of a module do thousands of short runs a second, more than a worker claims and releases.
+"""How many children are started at a time. More would keep each other from getting ready."""
+ENOUGH = 3_000.0
+"""Runs a second, more than a worker claims and releases. Children of a module that together do so
+many are enough.
 """
 SOON = 0.1
-"""Seconds for which a run waits for a child that becomes free, where a module has so many, before
-another one is started.
-"""
+"""Seconds after which another child is started all the same, for a run that waits."""
 
 
 class _Turn(NamedTuple):
@@ -46,6 +46,8 @@ class IdleChildren:
         self._may_start = STARTS
         self._alive = Counter[Source]()
         """The children of each module, idle or not, with those that may be started now."""
+        self._took: dict[Source, float] = {}
+        """Seconds that a run of each module takes: a mean, of which a fifth is the latest."""
         self._line: dict[asyncio.Future[ChildProcess | None], _Turn] = {}
         """Who waits for a child that becomes free, or to start one, first come first served."""
         self._calling: asyncio.TimerHandle | None = None
@@ -100,8 +102,7 @@ class IdleChildren:
         loop = asyncio.get_running_loop()
         for turn in turns:
             source, since = self._line[turn]
-            is_short_of = self._alive[source] < STARTS or since + SOON <= loop.time()
-            if self._may_start and is_short_of:
+            if self._may_start and (self._needs(source) or since + SOON <= loop.time()):
                 self._may_start -= 1
                 self._alive[source] += 1
                 del self._line[turn]
@@ -109,6 +110,10 @@ class IdleChildren:
         if self._may_start and self._line and self._calling is None:
             first = next(iter(self._line.values()))
             self._calling = loop.call_at(first.since + SOON, self._call_again)
+
+    def _needs(self, source: Source) -> bool:
+        """Whether another child of a module would do more, by how long its runs take."""
+        return self._alive[source] < max(STARTS, ENOUGH * self._took.get(source, 0.0))
 
     def _call_again(self) -> None:
         self._calling = None
@@ -132,6 +137,12 @@ class IdleChildren:
                     return child
                 self._let_go(child)
         return None
+
+    def ran(self, child: ChildProcess, took: float) -> None:
+        """Puts back a child that has finished a run and left nothing behind."""
+        before = self._took.get(child.source, took)
+        self._took[child.source] = before + (took - before) / 5
+        self.put(child)
 
     def put(self, child: ChildProcess) -> None:
         """Keeps a child for its next run; or gives it to the first that waits for one of its

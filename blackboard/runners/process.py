@@ -258,7 +258,7 @@ class _ProcessRun:
         good = answer.ended.outcome is Outcome.OK and not answer.left
         if good and child.runs < self._runner.runs:
             self._child = None
-            self._runner.idle.put(child)
+            self._runner.idle.ran(child, answer.took)
         return replace(answer.ended, output=output)
 
     async def _without_answer(self, child: ChildProcess, problem: str) -> Ended:

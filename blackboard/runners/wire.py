@@ -105,6 +105,8 @@ class FinishedMessage(_Message, kw_only=True):
     """To the worker: how the handler ended."""
 
     ended: Ended
+    took: float
+    """Seconds in the child, without the import of its module."""
     left: list[str] = []
     """What it left behind that could affect another run."""
 

@@ -210,11 +210,26 @@ def test_a_run_that_waits_to_start_a_child_takes_one_that_becomes_free() -> None
 def test_short_runs_share_few_children(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_children, "STARTS", 2)
     monkeypatch.setattr(idle_children, "SOON", math.inf)
+    monkeypatch.setattr(idle_children, "ENOUGH", 1.0)  # so runs of less than 2 s are short
 
     async def story(runner: ProcessRunner) -> None:
         runs = [runner.start(call_of("describe"), Told(), math.inf) for _ in range(20)]
         pids = {(await one.wait()).result["pid"] for one in runs}
         assert len(pids) <= 2
+
+    with_processes(story)
+
+
+def test_longer_runs_have_a_child_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idle_children, "STARTS", 1)
+    monkeypatch.setattr(idle_children, "SOON", math.inf)
+
+    async def story(runner: ProcessRunner) -> None:
+        await run(runner, "hold-the-lock-for", seconds=0.05)
+        runs = [await started(runner, "never-ends", how="sleep") for _ in range(3)]
+        for execution, _ in runs:
+            execution.stop(Outcome.CANCELLED, "enough")
+            await execution.wait()
 
     with_processes(story)
 
