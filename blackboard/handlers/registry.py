@@ -20,17 +20,16 @@ of the type. `check_importable` refuses a function that no child could find: a l
 inside another one, one of a program that has no file.
 """
 
-import ast
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
+import tokenize
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -49,9 +48,6 @@ IN_A_MODULE = (
 )
 importing: ContextVar[bool] = ContextVar("importing", default=False)
 """Whether a child process imports a module to call a handler in it."""
-_PARSING = Lock()
-"""Held while a syntax tree is built: threads that build one at a time end with a SystemError now
-and then (Python 3.11)."""
 
 Handlers = Mapping[str, Handler]
 """The handlers of a worker, by type."""
@@ -189,26 +185,44 @@ def _is_found(name: str, module: ModuleType) -> bool:
 
 
 def _is_below_main(function: Callable[..., Any]) -> bool:
-    """Whether a function is of the program's script, and defined in an `if` about `__name__`, or in
-    its `elif` or `else`.
+    """Whether a function is of the program's script, and defined in an `if` about `__name__`. Reads
+    tokens: `ast.parse` in several threads at once raises SystemError now and then (Python 3.11).
     """
     if function.__module__ != MAIN:
         return False
     compiled = inspect.unwrap(function).__code__
     try:
-        with _PARSING:
-            script = ast.parse(Path(compiled.co_filename).read_bytes())
-    except (OSError, SyntaxError, ValueError):
+        with tokenize.open(compiled.co_filename) as file:
+            first = _first_line(file.readline, compiled.co_firstlineno)
+    except (OSError, SyntaxError, tokenize.TokenError):
         return False
-    return any(
-        isinstance(statement, ast.If)
-        and statement.lineno <= compiled.co_firstlineno <= (statement.end_lineno or 0)
-        and any(
-            isinstance(part, ast.Name) and part.id == "__name__"
-            for part in ast.walk(statement.test)
-        )
-        for statement in script.body
-    )
+    return first[:1] == ["if"] and "__name__" in first
+
+
+def _first_line(readline: Callable[[], str], line: int) -> list[str]:
+    """The tokens of the first logical line of the statement, at the top level of a script, that
+    holds a line. An `elif` and an `else` belong to their `if`.
+    """
+    first, depth, begins, is_first = list[str](), 0, True, False
+    for token in tokenize.generate_tokens(readline):
+        match token.type:
+            case tokenize.INDENT:
+                depth += 1
+            case tokenize.DEDENT:
+                depth -= 1
+            case tokenize.NEWLINE:
+                begins = True
+            case tokenize.NL | tokenize.COMMENT:
+                pass
+            case _:
+                if begins:
+                    begins, is_first = False, depth == 0 and token.string not in {"elif", "else"}
+                    if is_first and token.start[0] > line:
+                        break
+                    first = [] if is_first else first
+                if is_first:
+                    first.append(token.string)
+    return first
 
 
 class _Entries:
