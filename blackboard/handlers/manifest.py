@@ -31,6 +31,8 @@ from blackboard.runners.interpreter import program, python, search_path
 
 IMPORT_TIMEOUT = 60.0
 """Seconds that the import of all jobs may take."""
+KEPT = 30 * 86_400.0
+"""Seconds after which a description is deleted that no command has made again."""
 
 
 class PumpEntry(Pump, frozen=True, kw_only=True):
@@ -108,12 +110,15 @@ def _kept(jobs: Sequence[str], base: Path) -> Path:
 
 
 def _keep(file: Path, manifest: Manifest) -> None:
-    """Writes a description, whole or not at all. Raises OSError."""
+    """Writes a description, and removes those that were written long ago. Raises OSError."""
     file.parent.mkdir(parents=True, exist_ok=True)
     written = file.with_suffix(f".{os.getpid()}")
     written.touch(mode=0o600)
     written.write_bytes(msgspec.json.encode(manifest))
     written.replace(file)
+    for other in file.parent.glob("types-*"):
+        if other.stat().st_mtime < file.stat().st_mtime - KEPT:
+            other.unlink(missing_ok=True)
 
 
 def _described_elsewhere(jobs: Sequence[str], base: Path, within: float) -> Manifest:
