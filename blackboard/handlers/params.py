@@ -137,7 +137,18 @@ class Params(Struct, frozen=True, kw_only=True):
                 raise BadInput(f"params{place}", text, remedy) from None
             listed = " and ".join(f"${{{name}}}" for name in sorted(names))
             wrong = f"the value of {listed} in the worker's environment does not fit"
-            raise BadInput(f"params{place}", wrong) from None
+            raise BadInput(f"params{place}", wrong, self._remedy_at(place)) from None
+
+    def _remedy_at(self, place: str) -> str:
+        schemas: list[Schema] = [self.schema]
+        for step in _STEPS.findall(place):
+            schemas = [
+                inner
+                for schema in schemas
+                for way in self._ways(schema)
+                if isinstance(inner := _inner(way, *step), Mapping)
+            ]
+        return self._remedy({"anyOf": schemas})
 
     def summary(self) -> list[str]:
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
@@ -404,6 +415,15 @@ def _check_format(value: Any, name: str, where: str) -> None:
             msgspec.convert(value, kind)
     except msgspec.ValidationError:
         raise BadInput(where, f"{value!r} is not {words}", f"give {words}") from None
+
+
+def _inner(schema: Schema, name: str, number: str) -> Any:
+    """The schema of a field, of an element, or of the values of a mapping; None if it has none."""
+    if name:
+        return schema.get("properties", {}).get(name)
+    if not number.isdigit():
+        return schema.get("additionalProperties")
+    return dict(enumerate(schema.get("prefixItems", ()))).get(int(number), schema.get("items"))
 
 
 def _value_at(value: Any, place: str) -> Any:

@@ -200,22 +200,30 @@ def test_what_only_the_class_can_refuse_is_refused_by_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "written", "value", "place"),
+    ("field", "written", "value", "place", "remedy"),
     [
-        ("days", "${A}", "many", "days"),
-        ("day", "${A}", "tomorrow", "day"),
-        ("depth", "${A}", "deepest", "depth"),
-        ("sizes", {"x": "${A}"}, {"x": "many"}, "sizes[...]"),
-        ("pair", ["${A}", "b"], ["many", "b"], "pair[0]"),
-        ("source", {"type": "${A}"}, {"type": "other"}, "source.type"),
+        ("days", "${A}", "many", "days", "a whole number, at least 1, at most 90"),
+        ("days", "${A}", "91", "days", "a whole number, at least 1, at most 90"),
+        ("day", "${A}", "tomorrow", "day", "text of the format date"),
+        ("depth", "${A}", "deepest", "depth", "one of long, short"),
+        ("names", "${A}", "many", "names", "a list"),
+        ("sizes", {"x": "${A}"}, {"x": "many"}, "sizes[...]", "a whole number"),
+        ("pair", ["${A}", "b"], ["many", "b"], "pair[0]", "a whole number"),
+        (
+            "source",
+            {"type": "${A}"},
+            {"type": "other"},
+            "source.type",
+            "one of source or one of file",
+        ),
     ],
 )
 def test_a_variable_that_does_not_fit_is_named_without_its_value(
-    field: str, written: Any, value: Any, place: str
+    field: str, written: Any, value: Any, place: str, remedy: str
 ) -> None:
     with pytest.raises(BadInput) as refused:
         EVERYTHING.made({"text": "x", field: value}, written={"text": "${B}", field: written})
-    assert str(refused.value) == f"params.{place}: {THE_VALUE_OF % 'A'}"
+    assert str(refused.value) == f"params.{place}: {THE_VALUE_OF % 'A'} (give {remedy})"
 
 
 def test_a_variable_beside_what_does_not_fit_is_not_named() -> None:
@@ -420,7 +428,7 @@ def test_params_are_checked_before_the_run_and_bad_ones_are_not_tried_again(
             (called(type_, {"url": 3}), "params.url: 3 is not text (give text)"),
             (
                 called(type_, {"url": "x", "days": "many"}, {"url": "x", "days": "${DAYS}"}),
-                f"params.days: {THE_VALUE_OF % 'DAYS'}",
+                f"params.days: {THE_VALUE_OF % 'DAYS'} (give a whole number)",
             ),
         ):
             execution = runner.start(call, Told(), math.inf)
