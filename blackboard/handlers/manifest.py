@@ -11,12 +11,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 import msgspec
 
@@ -123,38 +123,47 @@ def _keep(file: Path, manifest: Manifest) -> None:
 
 def _described_elsewhere(jobs: Sequence[str], base: Path, within: float) -> Manifest:
     """The description that a process of its own writes. Raises BadInput where it does not."""
-    main = program("from blackboard.handlers.manifest import main; main()")
+    with _temporary_file() as answer:
+        main = program("from blackboard.handlers.manifest import main; main()")
+        try:
+            ended = subprocess.run(  # noqa: S603 - this Python
+                python("-c", main, str(answer.fileno()), str(base), *jobs),
+                pass_fds=[answer.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=within,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            problem = f"to import them takes longer than {within:g} s"
+            raise BadInput("jobs", problem, "`blackboard types --check` shows where") from None
+        answer.seek(0)
+        try:
+            return msgspec.json.decode(answer.read(), type=Manifest)
+        except msgspec.MsgspecError:
+            problem = f"the process that imports them ended with {ended.returncode}"
+            raise BadInput("jobs", problem, "`blackboard types --check` shows why") from None
+
+
+def _temporary_file() -> IO[bytes]:
     try:
-        ended = subprocess.run(  # noqa: S603 - this Python
-            python("-c", main, str(base), *jobs),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=within,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        problem = f"to import them takes longer than {within:g} s"
-        raise BadInput("jobs", problem, "`blackboard types --check` shows where") from None
-    try:
-        return msgspec.json.decode(ended.stdout, type=Manifest)
-    except msgspec.MsgspecError:
-        problem = f"the process that imports them ended with {ended.returncode}"
-        raise BadInput("jobs", problem, "`blackboard types --check` shows why") from None
+        return tempfile.TemporaryFile()
+    except OSError as problem:
+        reason = f"no temporary file can be made: {problem.strerror}"
+        remedy = "name a folder for it: TMPDIR in the environment"
+        raise BadInput("jobs", reason, remedy) from None
 
 
 def main() -> None:
-    """In a process of its own: describes jobs, on its stdout. What they print goes nowhere."""
-    answer = os.dup(1)  # no program that jobs start inherits it; nor does a fork
-    os.register_at_fork(after_in_child=partial(os.close, answer))
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    base, *jobs = sys.argv[1:]
+    """In a process of its own: describes jobs."""
+    number, base, *jobs = sys.argv[1:]
     try:
         manifest = described(jobs, Path(base))
     except BadInput as problem:
         manifest = Manifest(problem=(problem.field, problem.problem, problem.remedy))
-    with open(answer, "wb") as file:  # noqa: PTH123 - a descriptor
-        file.write(msgspec.json.encode(manifest))
+    with open(int(number), "wb") as answer:  # noqa: PTH123 - a descriptor
+        answer.write(msgspec.json.encode(manifest))
     os._exit(0)  # threads that the jobs have begun are not waited for
 
 

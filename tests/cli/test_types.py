@@ -118,12 +118,15 @@ def test_who_has_no_home_has_no_cache(
         cache_folder()
 
 
-def test_without_a_folder_for_temporary_files_the_types_are_known(
+def test_without_a_folder_for_temporary_files_the_types_are_not_known(
     town: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in a container whose files are read-only."""
     monkeypatch.setattr("tempfile.tempdir", str(town.folder / "nowhere"))
-    assert "report" in town("types").out
+    words = "jobs: no temporary file can be made: No such file or directory (name a folder for it: "
+    assert words in town.refused("types")
+    assert f"warning: {words}" in town("show", "--json").err
+    assert f"warning: {words}" in town("add", "a", "--type", "report", "--every", "1h").err
 
 
 def test_a_process_that_the_system_refuses_is_said(
