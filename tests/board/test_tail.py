@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from jobs.tail import (
     Place,
     files_of,
     follow,
+    lines_at,
     next_lines,
     settings_of,
 )
@@ -169,7 +171,7 @@ def test_what_is_still_written_to_a_file_that_was_moved_is_given(
         log.write("two\nend")
     asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8], **table))
     file.unlink()
-    waits = Batch(behind=Place(**saved[-1]))
+    waits = Batch(behind=Place(**saved[-1]), searched=3)
     assert next_lines(str(file), waits.behind, 10) == waits
     file.write_text("three\n")
     asyncio.run(followed(file, saved, lambda: positions(saved) == [0, 4, 8, 11, 0, 6], **table))
@@ -218,8 +220,8 @@ def test_what_another_program_saved_is_no_place(
         ("x", "its checkpoint 'x' is not a place in a file"),
         ([1], "its checkpoint [1] is not a place in a file"),
         ({"position": "4"}, "its checkpoint {'position': '4'} is not a place in a file"),
-        ({"position": -5}, "its checkpoint {'position': -5} is not a place in a file"),
-        ({"position": 2**64}, "is not a place in a file"),
+        ({"position": -5}, "its checkpoint {'position': -5} has a number that is out of range"),
+        ({"position": 2**64}, "out of range"),
         ({"position": 900, "inode": 0, "head": "h"}, "it has 4 bytes, and was read on at byte 900"),
         ({"position": 2, "inode": 0, "head": "h"}, "its beginning is not the one that its"),
     ],
@@ -432,12 +434,45 @@ def test_a_file_that_is_gone_and_one_without_a_whole_line_are_waited_for(tmp_pat
     assert lines(file, 26) == b"next\n"
 
 
+class CountingFile(BytesIO):
+    """Counts the bytes that are read of it."""
+
+    count = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        self.count += len(found)
+        return found
+
+
 @pytest.mark.parametrize("batch", [1, 65_536, LONGEST_LINE])
-def test_a_line_that_is_longer_than_a_batch_is_given_by_itself(tmp_path: Path, batch: int) -> None:
-    file, long = tmp_path / "a.log", b"x" * 1_000_000 + b"\n"
-    file.write_bytes(long + b"next\n")
-    place = next_lines(str(file), Place(), batch).behind
-    assert next_lines(str(file), place, batch).lines == long + b"next\n" * (batch > len(long))
+def test_a_long_line_is_searched_once_and_read_once(batch: int) -> None:
+    line = b"x" * 1_000_000 + b"\n"
+    file = CountingFile(line + b"next\n")
+    found, searched = lines_at(file, 0, batch)
+    assert (found.startswith(line), searched) == (True, 0)
+    assert file.count <= 2.2 * len(line)
+
+
+@pytest.mark.parametrize("batch", [1, 65_536, LONGEST_LINE])
+def test_what_was_searched_of_a_line_without_an_end_is_not_searched_again(batch: int) -> None:
+    half = b"x" * 1_000_000
+    assert lines_at(BytesIO(half), 0, batch) == (b"", len(half))
+    file = CountingFile(half + b"y")
+    assert lines_at(file, 0, batch, len(half)) == (b"", len(half) + 1)
+    assert file.count == 1
+    whole = half + b"y\n"
+    assert lines_at(BytesIO(whole + b"z"), 0, batch, len(half) + 1) == (whole, 0)
+
+
+def test_a_half_line_of_a_file_that_was_cut_short_is_searched_anew(tmp_path: Path) -> None:
+    file = tmp_path / "a.log"
+    file.write_bytes(b"one\n" + b"x" * 50)
+    place = next_lines(str(file), next_lines(str(file), Place(), 8).behind, 8).behind
+    found = next_lines(str(file), place, 8)
+    assert (found.lines, found.searched) == (b"", 50)
+    file.write_bytes(b"one\ntwo\n")
+    assert next_lines(str(file), place, 8, found.searched).lines == b"two\n"
 
 
 @pytest.mark.parametrize(
@@ -495,11 +530,12 @@ def test_what_is_no_file_is_refused_at_once_by_its_name(
     monkeypatch.chdir(tmp_path)
     file, saved = tmp_path / "a.log", list[Any]()
     make(file)
+    kind = make.__name__.replace("_", " ").replace("fifo", "FIFO")
     table = {"files": ["*.log"], "command": takes(tmp_path)}
     with pytest.raises(CannotFollow) as refused:
         asyncio.run(followed(file, saved, lambda: False, **table))
     remedy = f"`blackboard --board BOARD.tail rm --exact {file}`"
-    assert str(refused.value).startswith(f"{file} is no file (move it away, or ")
+    assert str(refused.value).startswith(f"{file} is {kind}, no file (move it away, or ")
     assert remedy in str(refused.value)
 
 
