@@ -10,7 +10,7 @@ each with its own fence.
 
 import asyncio
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from blackboard.handlers.handler import Handler, Source
 from blackboard.model import Ended, Outcome
 from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.simulator.changes import Saved, saved_in, text_of_saved
-from blackboard.simulator.processes import Process, stream
+from blackboard.simulator.processes import Process, Timeline, stream
 from blackboard.spec import Spec
 from blackboard.worker.heartbeat import GONE
 
@@ -102,14 +102,14 @@ class HandlerRun:
     def extend(self, deadline: float) -> None:
         """Notes the deadline. The handler is a coroutine, which stops with its loop."""
         self.deadline = deadline
-        self.runs.world.lock_extended(self)
+        self.runs.watcher.lock_extended(self)
 
     def lose(self, reason: str) -> None:
         self._notify()
         if self.lost is None:
             self.lost = self.notified
             if reason == GONE:
-                self.runs.world.lock_gone(self)
+                self.runs.watcher.lock_gone(self)
 
     def ask_to_end(self, reason: str) -> None:
         """Does nothing: only a pump can be asked to end."""
@@ -145,7 +145,7 @@ class HandlerRun:
             self._notify()
             self._end(Ended(outcome=Outcome.FAILED, error=str(lost)))
             return False
-        self.runs.world.acknowledged(self.call.item.id, saved)
+        self.runs.watcher.acknowledged(self.call.item.id, saved)
         return True
 
     def start_saving(self, pause: float) -> None:
@@ -155,11 +155,11 @@ class HandlerRun:
     def _has_saved(self, saving: asyncio.Task[None]) -> None:
         problem = None if saving.cancelled() else saving.exception()
         if problem is not None:
-            self.runs.world.timeline.failures.append(problem)
+            self.runs.timeline.failures.append(problem)
 
     def _notify(self) -> None:
         if self.notified is None:
-            self.notified = self.runs.world.timeline.now
+            self.notified = self.runs.timeline.now
 
     def _end(self, ended: Ended) -> None:
         if self.ended.done():
@@ -187,11 +187,22 @@ def result_of(run: HandlerRun) -> Any:
     return nested
 
 
-@dataclass(slots=True)
-class HandlerRuns:
-    """All handlers that run in any process of a world, and how much they overlap."""
+Begin = Callable[[Process, HandlerCall, Reporter], HandlerRun]
 
-    world: "World"
+
+@dataclass(slots=True, kw_only=True)
+class HandlerRuns:
+    """All handlers that run in any process, and how much they overlap."""
+
+    timeline: Timeline
+    seed: int
+    takes: Mapping[str, float]
+    """Seconds that a run of an item takes on the mean."""
+    failing: float
+    saving: float
+    others: Mapping[str, Begin]
+    """Begins the runs of shared work, by type."""
+    watcher: "World"
     by_item: dict[str, list[HandlerRun]] = field(default_factory=dict)
     """The runs that have not ended, by item."""
     count: int = 0
@@ -207,10 +218,9 @@ class HandlerRuns:
         return iter([run for runs in self.by_item.values() for run in runs])
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        part = self.world.parts_of.get(call.item.type)
-        run = (part.begin if part else self._run)(process, call, report)
+        run = self.others.get(call.item.type, self._run)(process, call, report)
         report.called()
-        self.world.run_begins(run)
+        self.watcher.run_begins(run)
         others = self.by_item.setdefault(call.item.id, [])
         self.count += 1
         self.overlaps += bool(others)
@@ -218,34 +228,33 @@ class HandlerRuns:
         return run
 
     def _run(self, process: Process, call: HandlerCall, report: Reporter) -> HandlerRun:
-        scenario = self.world.scenario
-        chance = stream(scenario.seed, f"run {call.item.id} {call.fence}")
-        mean = self.world.takes[call.item.id]
+        chance = stream(self.seed, f"run {call.item.id} {call.fence}")
+        mean = self.takes[call.item.id]
         takes = mean * min(-math.log(1.0 - chance.fraction()), 8.0)
-        hangs = chance.fraction() < ENDLESS and scenario.failing > 0
-        outcome = Outcome.FAILED if chance.fraction() < scenario.failing else Outcome.OK
+        hangs = chance.fraction() < ENDLESS and self.failing > 0
+        outcome = Outcome.FAILED if chance.fraction() < self.failing else Outcome.OK
         run = HandlerRun(
             runs=self,
             call=call,
             process=process,
             report=report,
             ended=process.loop.create_future(),
-            began=self.world.timeline.now,
-            size=chance.fraction() if scenario.failing else 1.0,
+            began=self.timeline.now,
+            size=chance.fraction() if self.failing else 1.0,
         )
         if not hangs:
             run.timer = process.loop.call_later(takes, run.finish, outcome)
-        saves = stream(scenario.seed, f"saves {call.item.id} {call.fence}")
-        if saves.fraction() < scenario.saving:
+        saves = stream(self.seed, f"saves {call.item.id} {call.fence}")
+        if saves.fraction() < self.saving:
             run.start_saving(mean * (SOONEST + (LATEST - SOONEST) * saves.fraction()))
         return run
 
     def end(self, run: HandlerRun) -> None:
         """Counts a handler that has ended, or whose process is dead."""
-        self.world.run_ends(run)
+        self.watcher.run_ends(run)
         others = self.by_item[run.call.item.id]
         others.remove(run)
-        now = self.world.timeline.now
+        now = self.timeline.now
         self.worked += now - run.began
         self.overlapped += sum(now - max(other.began, run.began) for other in others)
         if not others:

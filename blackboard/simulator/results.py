@@ -80,7 +80,7 @@ class Figures:
         self.handled, self.overlaps = handler_runs.count, handler_runs.overlaps
         self.overlapped = handler_runs.overlapped
         self.worked = handler_runs.worked + sum(seconds - run.began for run in handler_runs)
-        self.waits = array("d", _waits(workers.world.store))
+        self.waits = array("d", _waits(workers.store))
         self.seconds = seconds
 
     def lag(self, share: float) -> float:

@@ -4,33 +4,31 @@ Where a world has shared work, each worker takes part in all of it.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
 from blackboard.clock import Chance
 from blackboard.emitter import EventEmitter
-from blackboard.protocol.board_table import BoardTable
+from blackboard.events import BoardEvent
+from blackboard.protocol.board_table import BoardTable, Resolve
 from blackboard.protocol.retention import Retention, prune_unreleased
 from blackboard.rules.applied import REMEMBERED
 from blackboard.runners.runner import HandlerCall, Reporter
 from blackboard.simulator.changes import AppliedChange
-from blackboard.simulator.handlers import HandlerRun, SimulatedRunner
-from blackboard.simulator.network import BusFault
-from blackboard.simulator.processes import HostClock, Process, ProcessLoop, stream
-from blackboard.simulator.scenario import BOARD, Fault
-from blackboard.simulator.store import AppliedBatch, NewerClient, Sender, StoreClient
+from blackboard.simulator.handlers import HandlerRun, HandlerRuns, SimulatedRunner
+from blackboard.simulator.network import BusFault, Network
+from blackboard.simulator.processes import HostClock, Process, ProcessLoop, Timeline, stream
+from blackboard.simulator.scenario import BOARD, Fault, Scenario
+from blackboard.simulator.store import AppliedBatch, NewerClient, Sender, Store, StoreClient
 from blackboard.table import Requests, TableError
 from blackboard.worker.wake import Wake, until_beat
 from blackboard.worker.worker import Mode, Worker
-
-if TYPE_CHECKING:
-    from blackboard.simulator.world import World
 
 GRACE = timedelta(seconds=30)
 DECADE = 10 * 365 * 86_400.0
@@ -134,11 +132,21 @@ class SharedPart:
         """Called when all faults stop."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Workers:
     """Seats with a worker process each. A process that dies or ends leaves its seat empty."""
 
-    world: "World"
+    scenario: Scenario
+    timeline: Timeline
+    network: Network
+    store: Store
+    handler_runs: HandlerRuns
+    resolve: Resolve
+    on_event: Callable[[Process, BoardEvent], None]
+    on_ended: Callable[[WorkerProcess, int, BaseException | None], None]
+    """Called with each process that has ended by itself, its seat, and its error, if any."""
+    parts: Mapping[str, SharedPart]
+    """The shared work, by name."""
     seats: dict[int, WorkerProcess | None] = field(default_factory=dict)
     by_name: dict[str, WorkerProcess] = field(default_factory=dict)
     """All processes that are alive, by the names of the processes."""
@@ -148,36 +156,35 @@ class Workers:
 
     def start(self, seat: int) -> WorkerProcess:
         """Starts a worker in a seat. On every second seat it is of a newer version."""
-        world, scenario = self.world, self.world.scenario
         self._count += 1
         process = self.process(f"host-{seat}:{self._count}")
-        process.newer = Fault.VERSIONS in scenario.faults and seat % 2 == 1
+        process.newer = Fault.VERSIONS in self.scenario.faults and seat % 2 == 1
         sender = Sender(name=process.name, newer=process.newer)
-        rows = scenario.page_rows
+        rows = self.scenario.page_rows
         client_type = NewerClient if process.newer else StoreClient
-        client = client_type(world.network, world.store, process, sender, page_rows=rows)
+        client = client_type(self.network, self.store, process, sender, page_rows=rows)
         board = self.board(process, client)
         events = EventEmitter(process.name)
-        events.subscribe(lambda event: world.on_event(process, event))
-        types = scenario.types.handlers
-        runner = SimulatedRunner(world.handler_runs, process, types.keys())
-        settings = WorkerSettings(cycle=scenario.cycle, slots=scenario.slots, grace=GRACE)
+        events.subscribe(lambda event: self.on_event(process, event))
+        types = self.scenario.types.handlers
+        runner = SimulatedRunner(self.handler_runs, process, types.keys())
+        settings = WorkerSettings(cycle=self.scenario.cycle, slots=self.scenario.slots, grace=GRACE)
         process.loop.enter()
         worker = assemble(
             board,
             WorkerSetup(settings=settings, events=events, inline=runner, process=runner),
             handlers=types,
-            wake=CycleTimer(scenario.cycle.total_seconds(), process.chance),
+            wake=CycleTimer(self.scenario.cycle.total_seconds(), process.chance),
         )
         shared = {
             name: part.participant(process, seat, board=board, settings=settings, events=events)
-            for name, part in world.parts.items()
+            for name, part in self.parts.items()
         }
         member = WorkerProcess(
             process=process, worker=worker, requests=client.requests, shared=shared
         )
         member.task = process.loop.spawn(member.work())
-        world.timeline.leave()
+        self.timeline.leave()
         member.task.add_done_callback(lambda _: self._has_ended(member))
         self.seats[seat] = member
         self.by_name[process.name] = member
@@ -189,29 +196,29 @@ class Workers:
         return BoardTable(
             client,
             name=BOARD,
-            shards=self.world.scenario.shards,
+            shards=self.scenario.shards,
             clock=process.clock,
             chance=process.chance,
-            resolve=self.world.resolve,
+            resolve=self.resolve,
         )
 
     def housekeeper(self, name: str) -> "Housekeeper":
         process = self.process(name)
-        client = StoreClient(self.world.network, self.world.store, process, Sender(name=name))
+        client = StoreClient(self.network, self.store, process, Sender(name=name))
         board = self.board(process, client)
         # It has watched the store's clock for an hour.
         return Housekeeper(process, board.using(clock_proven_in=lambda: 0.0))
 
     def process(self, name: str) -> Process:
         """A new process, on a host with clocks of its own."""
-        chance = stream(self.world.scenario.seed, f"process {name}")
+        chance = stream(self.scenario.seed, f"process {name}")
         offset, rate = 0.0, 1.0
-        if Fault.SKEW in self.world.scenario.faults:
+        if Fault.SKEW in self.scenario.faults:
             far = DECADE if chance.fraction() < 0.05 else 90.0
             offset = far * (2 * chance.fraction() - 1)
             rate += RATE * (2 * chance.fraction() - 1)
-        loop = ProcessLoop(self.world.timeline, rate=rate, began=1000 * chance.fraction())
-        clock = HostClock(self.world.timeline, loop, offset=offset)
+        loop = ProcessLoop(self.timeline, rate=rate, began=1000 * chance.fraction())
+        clock = HostClock(self.timeline, loop, offset=offset)
         return Process(name=name, loop=loop, clock=clock, chance=chance)
 
     def kill(self, member: WorkerProcess) -> None:
@@ -223,12 +230,12 @@ class Workers:
     def ask_to_stop(self, member: WorkerProcess) -> None:
         """SIGTERM."""
         if member.asked_to_stop is None:
-            member.asked_to_stop = self.world.timeline.now
+            member.asked_to_stop = self.timeline.now
             self.happened(member, Happening.ASKED_TO_STOP)
         member.stop()
 
     def happened(self, member: WorkerProcess, happening: Happening) -> None:
-        for part in self.world.parts.values():
+        for part in self.parts.values():
             part.happened(member, happening)
 
     def seat_of(self, member: WorkerProcess) -> int:
@@ -248,11 +255,11 @@ class Workers:
         seat = self.seat_of(member)
         member.process.loop.dead = True
         self._remove(member)
-        self.world.on_ended(member, seat, problem)
+        self.on_ended(member, seat, problem)
 
     def _remove(self, member: WorkerProcess) -> None:
         self.happened(member, Happening.GONE)
-        self.world.handler_runs.died(member.process)
+        self.handler_runs.died(member.process)
         self.spent += member.requests
         del self.by_name[member.process.name]
         self.seats[self.seat_of(member)] = None

@@ -6,12 +6,14 @@ dead worker is stale and every due item must have started. A broken invariant ra
 
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from blackboard import events
 from blackboard.model import Item
 from blackboard.protocol.additions import New, add
 from blackboard.protocol.keys import group_board
+from blackboard.runners.runner import HandlerCall, Reporter
 from blackboard.settings import resolver
 from blackboard.simulator.changes import AppliedChange, Saved, Shadows, saved_in
 from blackboard.simulator.faults import FaultInjector, Operators
@@ -47,11 +49,9 @@ class World:
         self.trace = Trace(sink)
         self.figures = Figures()
         self.shadows = Shadows()
-        self.resolve = resolver(scenario.types.settings, scenario.handlers)
+        self._resolve = resolver(scenario.types.settings, scenario.handlers)
         self.parts: dict[str, SharedPart] = {}
         """The shared work, by name. It is made last: a part looks at all of the world."""
-        self.parts_of: dict[str, SharedPart] = {}
-        """The same by the types of its items."""
         self.network = Network(
             timeline=self.timeline,
             chance=stream(scenario.seed, "network"),
@@ -60,15 +60,35 @@ class World:
             on_fault=self._on_fault,
             on_refused=self._on_refused,
         )
-        self.takes = {item.id: item.takes for item in scenario.items}
-        """The mean seconds of a run, by item."""
-        self.handler_runs = HandlerRuns(self)
+        self.handler_runs = HandlerRuns(
+            timeline=self.timeline,
+            seed=scenario.seed,
+            takes={item.id: item.takes for item in scenario.items},
+            failing=scenario.failing,
+            saving=scenario.saving,
+            others={
+                item_type: partial(self._begin_shared, group.name)
+                for group in scenario.shared
+                for item_type in group.handlers
+            },
+            watcher=self,
+        )
         self.store = Store(
             timeline=self.timeline,
             clock=_store_clock(scenario, self.timeline),
             on_written=self._written,
         )
-        self.workers = Workers(self)
+        self.workers = Workers(
+            scenario=scenario,
+            timeline=self.timeline,
+            network=self.network,
+            store=self.store,
+            handler_runs=self.handler_runs,
+            resolve=self._resolve,
+            on_event=self._on_event,
+            on_ended=self._on_ended,
+            parts=self.parts,
+        )
         self._operator_process = self.workers.process("operators")
         """The process in which the commands of the operators run."""
         sender = Sender(name="operators", verb="ask")
@@ -91,7 +111,7 @@ class World:
             timeline=self.timeline,
             handler_runs=self.handler_runs,
             settings_of=settings_of,
-            resolve=self.resolve,
+            resolve=self._resolve,
         )
         self._priority = Priority(self.shadows, self.workers, self.board.partition, self._limits)
         self.liveness = Liveness(
@@ -132,12 +152,16 @@ class World:
         for group in self.scenario.shared:
             part = group.in_world(self)
             self.parts[group.name] = part
-            self.parts_of |= dict.fromkeys(group.handlers, part)
             self._of_batches.append(part.written)
             self._of_changes.append(part.changed)
 
     def _settings_of(self, item: Item) -> RunSettings:
-        return self.resolve(item.type, item.spec)
+        return self._resolve(item.type, item.spec)
+
+    def _begin_shared(
+        self, name: str, process: Process, call: HandlerCall, report: Reporter
+    ) -> HandlerRun:
+        return self.parts[name].begin(process, call, report)
 
     @property
     def fated(self) -> tuple[Fated, ...]:
@@ -221,12 +245,11 @@ class World:
 
     # ---- events
 
-    def on_ended(self, member: WorkerProcess, seat: int, problem: BaseException | None) -> None:
-        """Called with each process that has ended by itself, its seat, and its error, if any."""
-        self.injector.ended(member, seat, problem)
-
     def _trigger(self, process: Process, trap: Trap) -> None:
         self.injector.trigger(process, trap)
+
+    def _on_ended(self, member: WorkerProcess, seat: int, problem: BaseException | None) -> None:
+        self.injector.ended(member, seat, problem)
 
     def is_back(self, since: float) -> None:
         """Called when the store is back, with the moment since when it was away."""
@@ -284,8 +307,7 @@ class World:
         self._refusals.refused(process, sender, ops, problem)
         self._priority.troubled(process, ops)
 
-    def on_event(self, process: Process, event: events.BoardEvent) -> None:
-        """Called with each event of a worker."""
+    def _on_event(self, process: Process, event: events.BoardEvent) -> None:
         if isinstance(event, events.RunStarted | events.RunEnded):
             self._walks.ran(process)
         elif isinstance(event, events.Walked):

@@ -204,4 +204,4 @@ class ElectionPart(SharedPart):
     @property
     def longest(self) -> float:
         times = ElectionTimes(lease=self.election.lease)
-        return self.election.lease + TRIES * times.turn(self.world.scenario.workers)
+        return self.election.lease + TRIES * times.turn(self.world.workers.scenario.workers)

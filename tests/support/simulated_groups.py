@@ -305,8 +305,8 @@ class GroupPart(SharedPart):
         return Races(open_bus=open_bus, times=self.group.times)
 
     def begin(self, process: Process, call: HandlerCall, report: Reporter) -> PumpRun:
-        runs, scenario = self.world.handler_runs, self.world.scenario
-        chance = stream(scenario.seed, f"pump {call.item.id} {call.fence}")
+        runs = self.world.handler_runs
+        chance = stream(runs.seed, f"pump {call.item.id} {call.fence}")
         shortest, longest = DRAINS
         drains = shortest + (longest - shortest) * chance.fraction()
         run = PumpRun(
@@ -318,10 +318,10 @@ class GroupPart(SharedPart):
             ended=process.loop.create_future(),
             began=self.world.timeline.now,
             size=1.0,
-            drains=math.inf if chance.fraction() < DEAF and scenario.failing > 0 else drains,
+            drains=math.inf if chance.fraction() < DEAF and runs.failing > 0 else drains,
         )
-        if scenario.failing > 0 and self.pumps_fail:
-            after = -math.log(1.0 - chance.fraction()) * FAILS_AFTER / scenario.failing
+        if runs.failing > 0 and self.pumps_fail:
+            after = -math.log(1.0 - chance.fraction()) * FAILS_AFTER / runs.failing
             unasked = chance.fraction() < 0.5
             outcome = Outcome.OK if unasked else Outcome.FAILED
             run.size = chance.fraction()

@@ -201,7 +201,7 @@ class Liveness:
         """Of the tokens that have been ready for longer than the bound, and that a worker could
         claim, the one that was ready first: the others may be behind it.
         """
-        now = self.workers.world.store.now()
+        now = self.workers.store.now()
         latest = now - timedelta(seconds=self.bound)
         stuck = [
             item
@@ -223,7 +223,7 @@ class Liveness:
         item = shadow.item
         if item is not None and (item.type not in self._types or not self.has_permit(item)):
             return False
-        most = self.workers.world.resolve(item_type, EMPTY_SPEC).slots
+        most = self.workers.resolve(item_type, EMPTY_SPEC).slots
         return any(
             member.worker.holdings.slots.free().take(item_type, most)
             for member in self.workers.members
@@ -267,7 +267,7 @@ class Priority:
         member, lock = self._workers.by_name.get(change.sender.name), change.claimed
         if member is None or lock is None:
             return
-        if lock.type in self._workers.world.scenario.types.handlers:
+        if lock.type in self._workers.scenario.types.handlers:
             self._claims(member, lock, sent=change.batch.sent)
 
     def _claims(self, member: WorkerProcess, claimed: Lock, *, sent: float) -> None:

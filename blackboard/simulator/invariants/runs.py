@@ -84,7 +84,7 @@ class HandlerInvariants:
         self._workers = workers
         self._settings_of = settings_of
         self._leased: dict[tuple[str, int], Leased] = {}
-        shared = workers.world.scenario.shared
+        shared = workers.scenario.shared
         self._graces = {name: group.grace for group in shared for name in group.handlers}
         """Seconds for a handler of shared work in a worker that was asked to stop, by type."""
 

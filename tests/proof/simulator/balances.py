@@ -90,10 +90,8 @@ class Shared(World):
         self.part = part
         self.seen = Watch()
         self.watch(self.seen)
+        self.workers.on_ended = lambda *_: None
         self._add_items()
-
-    def on_ended(self, *_: object) -> None:
-        """Its seat stays empty."""
 
     def join(self, seats: Sequence[int]) -> None:
         """Workers start, one after the other within two seconds."""
