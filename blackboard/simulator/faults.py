@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,17 +18,16 @@ from blackboard.phrases import iso
 from blackboard.protocol import additions, edits
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import item_key, next_key, partition, shard_of
+from blackboard.simulator.changes import Shadows
 from blackboard.simulator.invariants import Violation
-from blackboard.simulator.network import BusFault, LinkFault, ShardFault
-from blackboard.simulator.processes import Process, Trap, TrapPoint
+from blackboard.simulator.network import BusFault, LinkFault, Network, ShardFault
+from blackboard.simulator.processes import Process, Timeline, Trap, TrapPoint
+from blackboard.simulator.results import Figures, Trace
 from blackboard.simulator.scenario import BOARD, Fault, Injection, Scenario, SimulatedItem
 from blackboard.simulator.store import NEWER, Sender, StoreClient, more
-from blackboard.simulator.workers import Happening, WorkerProcess
+from blackboard.simulator.workers import Happening, WorkerProcess, Workers
 from blackboard.spec import Spec
 from blackboard.table import Merge, TableError, Value
-
-if TYPE_CHECKING:
-    from blackboard.simulator.world import World
 
 RESTARTED_AFTER = 1.0
 """Seconds until another worker takes the seat of one that has ended."""
@@ -146,11 +145,19 @@ def other_spec(items: Sequence[SimulatedItem], detail: float, now: datetime) -> 
 # ---- faults
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class FaultInjector:
-    """Injects the faults of a plan into a world, and starts workers again."""
+    """Injects the faults of a plan, and starts workers again."""
 
-    world: "World"
+    timeline: Timeline
+    trace: Trace
+    figures: Figures
+    network: Network
+    workers: Workers
+    operators: Operators
+    shadows: Shadows
+    on_back: Callable[[float], None]
+    """Called when the store is back, with the moment since when it was away."""
     over: bool = False
     """Whether all faults have stopped."""
     _away_since: float = 0.0
@@ -161,27 +168,27 @@ class FaultInjector:
         match injection.fault:
             case Fault.OUTAGE:
                 self._record("store", f"is away for {injection.seconds:.1f} s", "outages")
-                if not self.world.network.away:
-                    self._away_since = self.world.timeline.now
-                self.world.network.away = True
-                self._in(injection.seconds, self._end_outage)
+                if not self.network.away:
+                    self._away_since = self.timeline.now
+                self.network.away = True
+                self.timeline.at(self.timeline.now + injection.seconds, self._end_outage)
             case Fault.SHARD:
-                places = self.world.scenario.places
+                places = self.workers.scenario.places
                 place = places[injection.target % len(places)]  # shrinking leaves places out
-                faults, how = self.world.network.shard_faults, ShardFault(injection.how)
+                faults, how = self.network.shard_faults, ShardFault(injection.how)
                 self._fail(faults, place, how, injection)
             case Fault.BUS:
                 self._fail_bus(injection)
             case Fault.CLOCK:
                 self._record("store", f"its clock jumps {injection.seconds:+.1f} s", "store jumped")
-                self.world.store.clock.jump(injection.seconds)
+                self.workers.store.clock.jump(injection.seconds)
             case Fault.VERSIONS:
                 self._take_over(injection.target)
             case Fault.EDIT:
-                self.world.figures.count("asked")
-                self.world.operators.request(injection.how, injection.target, injection.seconds)
+                self.figures.count("asked")
+                self.operators.request(injection.how, injection.target, injection.seconds)
             case _:
-                member = self.world.workers.seats.get(injection.target)
+                member = self.workers.seats.get(injection.target)
                 if member is not None:
                     self._inject_into(member, injection)
 
@@ -202,53 +209,53 @@ class FaultInjector:
                 self._record(process.name, words, "jumped")
                 process.clock.offset += injection.seconds
             case Fault.PARTITION:
-                faults, how = self.world.network.link_faults, LinkFault(injection.how)
+                faults, how = self.network.link_faults, LinkFault(injection.how)
                 self._fail(faults, process.name, how, injection)
             case _:
                 self._record(process.name, "is asked to stop", "redeployed")
-                process.loop.call_soon(self.world.workers.ask_to_stop, member)
+                process.loop.call_soon(self.workers.ask_to_stop, member)
 
     def trigger(self, process: Process, trap: Trap) -> None:
         """Kills or stops a process, as its trap says."""
         process.trap = None
-        member = self.world.workers.by_name.get(process.name)
+        member = self.workers.by_name.get(process.name)
         if self.over or member is None or not process.runs:
             return
-        about = _ABOUT[trap.when]
+        now, about = self.timeline.now, _ABOUT[trap.when]
         process.loop.stop_process()  # a process that is killed may be executing code now
-        self.world.workers.happened(member, Happening.STANDS_STILL)
+        self.workers.happened(member, Happening.STANDS_STILL)
         if trap.seconds is None:
             self._record(process.name, f"is killed{about}", "killed")
-            self._in(0.0, self._bury, member, trap.replaced_after)
+            self.timeline.at(now, self._bury, member, trap.replaced_after)
         else:
             self._record(process.name, f"stops for {trap.seconds:.1f} s{about}", "paused")
-            self._in(trap.seconds, self.go_on, process)
+            self.timeline.at(now + trap.seconds, self.go_on, process)
 
     def _bury(self, member: WorkerProcess, replaced_after: float) -> None:
-        seat = self.world.workers.seat_of(member)
-        self.world.workers.kill(member)
-        self._in(replaced_after, self.start, seat)
+        seat = self.workers.seat_of(member)
+        self.workers.kill(member)
+        self.timeline.at(self.timeline.now + replaced_after, self.start, seat)
 
     def go_on(self, process: Process) -> None:
         if process.loop.stopped and not process.loop.dead:
             self._record(process.name, "continues")
-            process.went_on = self.world.timeline.now
+            process.went_on = self.timeline.now
             process.loop.continue_process()
-            self.world.workers.happened(self.world.workers.by_name[process.name], Happening.GOES_ON)
+            self.workers.happened(self.workers.by_name[process.name], Happening.GOES_ON)
 
     def _end_outage(self) -> None:
-        if self.world.network.away:
+        if self.network.away:
             self._record("store", "is back")
-            self.world.network.away = False
-            self.world.is_back(self._away_since)
+            self.network.away = False
+            self.on_back(self._away_since)
 
     def _take_over(self, number: int) -> None:
         """Raises the version of an item, and of its token if it has one, but not of a lock: only
         its holder writes that.
         """
-        items, shards = self.world.scenario.items, self.world.scenario.shards
-        item_id, store = items[number % len(items)].id, self.world.store
-        shadow = self.world.shadows.of.get(item_id)
+        items, shards = self.workers.scenario.items, self.workers.scenario.shards
+        item_id, store = items[number % len(items)].id, self.workers.store
+        shadow = self.shadows.of.get(item_id)
         if shadow is None or shadow.item is None or shadow.item.version == NEWER:
             return  # shrinking leaves items out
         place = partition(BOARD, shard_of(item_id, shards), shards)
@@ -257,23 +264,23 @@ class FaultInjector:
         raised: dict[str, Value] = {"version": NEWER, **more(store.contents.etag)}
         ops = [Merge(row.key, raised, row.etag) for row in found if row is not None]
         sender = Sender(name="newer version", verb="take over", newer=True)
-        store.commit(sender, place, ops, [dict(raised) for _ in ops], sent=self.world.timeline.now)
+        store.commit(sender, place, ops, [dict(raised) for _ in ops], sent=self.timeline.now)
         self._record(item_id, "is taken over by a newer version", "taken over")
 
     def _fail_bus(self, injection: Injection) -> None:
-        names = self.world.scenario.with_bus
+        names = self.workers.scenario.with_bus
         if injection.target >= len(names):
             return  # shrinking leaves shared work out
         name = names[injection.target]
         self._record_failing(name, injection)
-        part = self.world.parts[name]
+        part = self.workers.parts[name]
         part.bus_fails(BusFault(injection.how))
-        self._in(injection.seconds, part.bus_recovers)
+        self.timeline.at(self.timeline.now + injection.seconds, part.bus_recovers)
 
     def _fail(self, faults: dict[str, How], name: str, how: How, injection: Injection) -> None:
         self._record_failing(name, injection)
         faults[name] = how
-        self._in(injection.seconds, faults.pop, name, None)
+        self.timeline.at(self.timeline.now + injection.seconds, faults.pop, name, None)
 
     def _record_failing(self, who: str, injection: Injection) -> None:
         words = f"{injection.how}, for {injection.seconds:.1f} s"
@@ -282,37 +289,34 @@ class FaultInjector:
     # ---- seats
 
     def start(self, seat: int) -> None:
-        if self.world.workers.seats.get(seat) is None:
-            self._record(self.world.workers.start(seat).process.name, "starts")
+        if self.workers.seats.get(seat) is None:
+            self._record(self.workers.start(seat).process.name, "starts")
 
     def ended(self, member: WorkerProcess, seat: int, problem: BaseException | None) -> None:
         """Starts another worker after one has ended by itself. Raises Violation if it failed."""
         if problem is not None:
             raise Violation("CRASHED", f"{member.process.name}: {problem!r}")
         self._record(member.process.name, "has ended")
-        self._in(RESTARTED_AFTER, self.start, seat)
+        self.timeline.at(self.timeline.now + RESTARTED_AFTER, self.start, seat)
 
     def stop(self) -> None:
         """Stops all faults: every process continues, and each empty seat gets a worker."""
         self.over = True
         self._record("world", "all faults stop")
-        self.world.network.fates.stop()
+        self.network.fates.stop()
         self._end_outage()
-        self.world.network.link_faults.clear()
-        self.world.network.shard_faults.clear()
-        for part in self.world.parts.values():
+        self.network.link_faults.clear()
+        self.network.shard_faults.clear()
+        for part in self.workers.parts.values():
             part.faults_stop()
-        for seat, member in sorted(self.world.workers.seats.items()):
+        for seat, member in sorted(self.workers.seats.items()):
             if member is None:
                 self.start(seat)
             else:
                 member.process.trap = None
                 self.go_on(member.process)
 
-    def _in(self, seconds: float, call: Callable[..., object], *about: Any) -> None:
-        self.world.timeline.at(self.world.timeline.now + seconds, call, *about)
-
     def _record(self, who: str, words: str, counted: str = "") -> None:
-        self.world.trace.add(self.world.timeline.now, who, words)
+        self.trace.add(self.timeline.now, who, words)
         if counted:
-            self.world.figures.count(counted)
+            self.figures.count(counted)

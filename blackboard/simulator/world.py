@@ -98,7 +98,16 @@ class World:
         self._housekeepers = [self.workers.housekeeper(name) for name in HOUSEKEEPERS]
         self._make_invariants()
         self._make_parts()
-        self.injector = FaultInjector(self)
+        self.injector = FaultInjector(
+            timeline=self.timeline,
+            trace=self.trace,
+            figures=self.figures,
+            network=self.network,
+            workers=self.workers,
+            operators=self.operators,
+            shadows=self.shadows,
+            on_back=self._on_back,
+        )
         self.last_workers: list[WorkerProcess] = []
 
     def _make_invariants(self) -> None:
@@ -251,8 +260,7 @@ class World:
     def _on_ended(self, member: WorkerProcess, seat: int, problem: BaseException | None) -> None:
         self.injector.ended(member, seat, problem)
 
-    def is_back(self, since: float) -> None:
-        """Called when the store is back, with the moment since when it was away."""
+    def _on_back(self, since: float) -> None:
         for part in self.parts.values():
             part.was_away(since)
 
