@@ -5,14 +5,14 @@ of failures. A feed's events are expanded for more days than were asked for, so 
 the next days are covered: a feed that does not change is parsed again only when the window has
 moved beyond, about once a month when each run starts today. One that has more events than it may is
 parsed again for each window: the first ones are others then. The window alone decides which events
-are shown, so a calendar made from the cache is the same as one made without it. A damaged file, or
-one of another format, counts as empty. Events of another version of the parser serve only where a
-feed fails.
+are shown, so a calendar made from the cache is the same as one made without it. The file is JSON,
+never a pickle. A damaged one, or one of another format, counts as empty. Events of another version
+of the parser serve only where a feed fails.
 
 **Fetches.** They are in the folder that the cities write to, for as long as their server calls them
 fresh. A city uses the same fetch once: when it runs again it asks again, so a repaired feed shows
 at once. Cities that want the same feed at the same time wait for the first of them. All of this is
-best effort: a fetch that cannot be read or written here, or is only half written, is made again.
+best effort: a fetch that cannot be read or written here is made again.
 """
 
 import contextlib
@@ -224,7 +224,7 @@ class FetchCache:
         if self.folder is None:
             return False
         with contextlib.suppress(OSError):
-            self._path(key, ".lock").write_bytes(self._user.encode("utf-8", "surrogatepass"))
+            self._write(self._path(key, ".lock"), self._user.encode("utf-8", "surrogatepass"))
             return True
         return False
 
@@ -248,8 +248,8 @@ class FetchCache:
         with contextlib.suppress(OSError):
             if fetched.content is not None:
                 head.body = f"{key_of(key)}.{secrets.token_hex(6)}.kept"
-                (self.folder / head.body).write_bytes(fetched.content.read())
-            self._path(key, ".json").write_bytes(msgspec.json.encode(head))
+                self._write(self.folder / head.body, fetched.content.read())
+            self._write_head(key, head)
 
     def _under_way(self, key: str, longest: float) -> bool:
         """Whether another city fetches it just now. One that died is not waited for for long."""
@@ -274,7 +274,7 @@ class FetchCache:
             elif not etag or etag != head.etag:
                 return None
             head.users.append(self._user)
-            self._path(key, ".json").write_bytes(msgspec.json.encode(head))
+            self._write_head(key, head)
         except (OSError, ValueError, RecursionError):
             content.close()
             return None
@@ -285,6 +285,20 @@ class FetchCache:
             charset=head.charset,
             way=None,
         )
+
+    def _write_head(self, key: str, head: _Head) -> None:
+        self._write(self._path(key, ".json"), msgspec.json.encode(head))
+
+    def _write(self, path: Path, content: bytes) -> None:
+        temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as sink:
+                sink.write(content)
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
 
     def _path(self, key: str, ending: str) -> Path:
         assert self.folder is not None

@@ -77,6 +77,7 @@ class Output:
             for ending in _ORDER:
                 if ending in files:
                     self._replace(ending, files[ending])
+            _flush_folder(self.folder)
 
     def _header_of(self, ending: str) -> _Header:
         try:
@@ -166,3 +167,13 @@ def file_name(item_id: str) -> str:
         if name.lower().endswith(ending):
             name = name[: -len(ending)] + "=2E" + name[-len(ending) + 1 :]
     return name
+
+
+def _flush_folder(folder: Path) -> None:
+    """Some file systems cannot: then the renames are as durable as they make them."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

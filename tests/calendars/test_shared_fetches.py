@@ -143,7 +143,7 @@ def test_a_shelf_that_cannot_be_written_keeps_no_copy_of_what_was_taken_from_it(
 
     with serving({"/one": Answer(LARGE)}) as site:
         aggregate(tmp_path, [site.url("/one")], name="a")
-        monkeypatch.setattr(Path, "write_bytes", refuse)
+        monkeypatch.setattr(FetchCache, "_write", refuse)
         aggregate(tmp_path, [site.url("/one")], name="b")
         assert len(events(tmp_path, "b")) == len(events(tmp_path, "a"))
     assert not list((tmp_path / FOLDER).glob("*.body"))
@@ -173,7 +173,9 @@ def test_a_shelf_that_leads_elsewhere_or_is_of_another_user_is_left_alone(
 def test_the_shelf_is_for_its_owner_alone(tmp_path: Path) -> None:
     with serving({"/one": Answer(ONE)}) as site:
         aggregate(tmp_path, [site.url("/one")])
-    assert not (tmp_path / FOLDER).stat().st_mode & 0o077
+    paths = [tmp_path / FOLDER, *(tmp_path / FOLDER).iterdir()]
+    assert len(paths) == 3
+    assert not any(path.stat().st_mode & 0o077 for path in paths)
 
 
 def test_an_address_that_is_listed_twice_is_fetched_once(tmp_path: Path) -> None:
