@@ -8,9 +8,12 @@ They start when the first feed needs parsing: a run on unchanged feeds starts no
 
 **SharedPlaces.** Several cities may be aggregated at a time, each in a process of its own, and the
 memory of their parsers is bounded together. So a parser lives only while its run holds a place: a
-lock on one of a few files in the folder of temporary files. It gives its place back after some
-seconds, or after a feed that may have made it large. The kernel releases the lock of a run that
-dies, and its parsers die with it. Where these files cannot be used, each run has its own places.
+lock on one of a few files in the folder of temporary files, which are deleted when they are not
+used. Workers that each have such a folder of their own (containers, services with PrivateTmp=yes)
+share no places. A parser gives its place back after some seconds, when it has nothing to do, or
+after a feed that may have made it large. The kernel releases the lock of a run that dies, and its
+parsers die with it. Where these files cannot be used (the folder cannot be written, or another user
+has made them) each run has its own places.
 """
 
 import asyncio
@@ -38,30 +41,39 @@ class SharedPlaces:
     """`number` places as locked files in a folder. Without a folder they are this run's own."""
 
     def __init__(self, number: int, folder: Path | None) -> None:
-        names = (f"blackboard-calendars-{os.getuid()}-reader-{n}.lock" for n in range(number))
-        self._files = [] if folder is None else [folder / name for name in names]
+        self._number = number
+        self._folder = folder
         self._mine = asyncio.Semaphore(number)
+        self._paths: dict[int, Path] = {}
 
     async def take(self) -> int:
         """Waits for a place; returns the argument for `free`."""
         await self._mine.acquire()
+        if self._folder is None:
+            return -1
         try:
-            while self._files:
-                for file in self._files:
-                    if (held := _locked(file)) is not None:
+            while True:
+                for one in range(self._number):
+                    held = _locked(_file(self._folder, one))
+                    if held is not None:
+                        self._paths[held] = _file(self._folder, one)
                         return held
                 await asyncio.sleep(_PAUSE)
         except OSError:
-            pass  # they cannot be used
+            return -1
         except BaseException:
             self._mine.release()
             raise
-        return -1
 
     def free(self, held: int) -> None:
         if held >= 0:
+            self._paths.pop(held).unlink(missing_ok=True)
             os.close(held)
         self._mine.release()
+
+
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"blackboard-calendars-{os.getuid()}-reader-{number}.lock"
 
 
 def _locked(path: Path) -> int | None:
@@ -74,12 +86,15 @@ def _locked(path: Path) -> int | None:
         if os.fstat(descriptor).st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "it is of another user", str(path))
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as problem:
+        if os.path.samestat(os.fstat(descriptor), path.lstat()):
+            return descriptor
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    except BaseException:
         os.close(descriptor)
-        if isinstance(problem, BlockingIOError):
-            return None
         raise
-    return descriptor
+    os.close(descriptor)  # locked by another, or deleted by the one that had it
+    return None
 
 
 _FOLDER = str(Path(__file__).resolve().parent)
@@ -94,8 +109,10 @@ main(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
 """Makes this folder a package without running its `__init__`, which is for workers."""
 
 
-_LIFE = 3.0
-"""Seconds that a parser keeps its place while others may wait for one, and longer for its feed."""
+_LIFE = 5.0
+"""Seconds that a parser keeps its place while others may wait for one."""
+_IDLE = 0.25
+"""Seconds that an idle parser keeps its place."""
 _SMALL = 512 * 1024
 """Bytes of a feed that does not enlarge the parser for good."""
 
@@ -123,6 +140,9 @@ class ParserPool:
         self._idle: list[asyncio.subprocess.Process] = []
         self._all: dict[asyncio.subprocess.Process, tuple[int, float]] = {}
         """Each with its place, and the time to give it back, in seconds of the loop."""
+        self._served = 0
+        self._last: dict[asyncio.subprocess.Process, int] = {}
+        """The number of the last feed of each."""
         self._ending: list[asyncio.Future[None]] = []
 
     async def __aenter__(self) -> Self:
@@ -158,11 +178,12 @@ class ParserPool:
             except BaseException:
                 await self._end(process)
                 raise
-            is_over = asyncio.get_running_loop().time() >= self._all[process][1]
+            is_over = asyncio.get_running_loop().time() > self._all[process][1]
             if parsed.large or len(body) > _SMALL or is_over:
                 await self._end(process)
             else:
                 self._idle.append(process)
+                self._rests(process)
             return parsed
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -178,18 +199,24 @@ class ParserPool:
         except BaseException:
             self._places.free(place)
             raise
-        over = asyncio.get_running_loop().call_later(_LIFE, self._retire, process)
-        self._all[process] = place, over.when()
+        self._all[process] = place, asyncio.get_running_loop().time() + _LIFE
         return process
 
-    def _retire(self, process: asyncio.subprocess.Process) -> None:
-        """Ends a parser whose time is over, unless it has a feed."""
-        if process in self._idle:
-            self._idle.remove(process)
-            self._ending.append(asyncio.ensure_future(self._end(process)))
+    def _rests(self, process: asyncio.subprocess.Process) -> None:
+        """Ends a parser that was idle for a while."""
+        served = self._served = self._served + 1
+        self._last[process] = served
+
+        def retire() -> None:
+            if process in self._idle and self._last.get(process) == served:
+                self._idle.remove(process)
+                self._ending.append(asyncio.ensure_future(self._end(process)))
+
+        asyncio.get_running_loop().call_later(_IDLE, retire)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         """Gives its place back once it has ended."""
+        self._last.pop(process, None)
         held = self._all.pop(process, None)
         if held is None:
             return

@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from blackboard import BadInput
-from jobs.calendars import parser_pool
 from jobs.calendars.params import LEAST, MEMORY, JobSettings, job_settings
 from jobs.calendars.parser_pool import ParserPool, SharedPlaces
 from jobs.calendars.records import Ask
@@ -142,6 +141,7 @@ def test_runs_of_one_host_share_the_places_of_readers(tmp_path: Path) -> None:
 
     asyncio.run(go())
     assert most == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_place_of_a_run_that_was_killed_is_free(tmp_path: Path) -> None:
@@ -174,6 +174,7 @@ def test_the_place_of_a_run_that_was_killed_is_free(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         holder.stdout.close()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("folder", ["missing", "file"])
@@ -206,13 +207,10 @@ def test_a_reader_that_may_have_grown_is_replaced(tmp_path: Path) -> None:
         return pids
 
     assert asyncio.run(go()) == [1, 1, 0, 1, 1, 1]
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reader_without_a_feed_gives_its_place_to_another_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parser_pool, "_LIFE", 0.25)
-
+def test_a_reader_without_a_feed_gives_its_place_to_another_run(tmp_path: Path) -> None:
     async def go() -> None:
         async with ParserPool(size=1, deadline=30, memory=256 * MIB, folder=tmp_path) as first:
             await first.parse(ONE, Ask(window()))
@@ -222,6 +220,7 @@ def test_a_reader_without_a_feed_gives_its_place_to_another_run(
             assert (await first.parse(ONE, Ask(window()))).seen == 1
 
     asyncio.run(go())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_events_of_a_city_are_bounded_together(tmp_path: Path) -> None:
