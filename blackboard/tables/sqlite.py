@@ -84,7 +84,7 @@ class SqliteTable:
 
         def begin() -> SqliteFile:
             file = file_at(path)
-            opened.append(SqliteFile(file, opening, stamp=stamp))
+            opened.append(SqliteFile.open(file, opening, stamp=stamp))
             return opened[0]
 
         def end() -> None:

@@ -12,8 +12,9 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Thread
 
+from blackboard.tables.sqlite_forks import forks
 from blackboard.tables.sqlite_open import connect, log_size
 
 GROWN = 4 << 20
@@ -34,8 +35,7 @@ _OF_A_LONG_LOG = ("PASSIVE", "PASSIVE", "RESTART")
 class WalCheckpoints:
     """The checkpoints that one open file makes."""
 
-    def __init__(self, path: Path, may_copy: Callable[[], bool], guard: Lock) -> None:
-        """`guard`: held while the log is copied."""
+    def __init__(self, path: Path, may_copy: Callable[[], bool]) -> None:
         self._path = path
         self._may_copy = may_copy
         self._log = f"{path}-wal"
@@ -44,7 +44,7 @@ class WalCheckpoints:
         """The size of the log at the last checkpoint here. A log that is long when the file is
         opened is copied too: short commands beside a reader would else make it grow for ever."""
         self._thread: Thread | None = None
-        self._guard = guard
+        self._guard = forks.guard(path)
 
     def after_commit(self) -> None:
         """Begins a checkpoint if the log has grown, unless one goes on: where the disk may be full

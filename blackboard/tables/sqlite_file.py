@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from threading import Lock
+from typing import Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +45,7 @@ from blackboard.table import (
 from blackboard.tables.base import SURELY_FITS, check_merged, first_conflict
 from blackboard.tables.sqlite_checkpoints import WalCheckpoints
 from blackboard.tables.sqlite_filesystem import names_problem, unreachable
+from blackboard.tables.sqlite_forks import forks
 from blackboard.tables.sqlite_open import (
     NO_TEXT,
     Opening,
@@ -52,7 +54,6 @@ from blackboard.tables.sqlite_open import (
     open_file,
     translated,
 )
-from blackboard.tables.sqlite_processes import forks
 from blackboard.tables.sqlite_writes import set_up, statement, write_of
 
 T = TypeVar("T")
@@ -152,23 +153,37 @@ Answer = list[Etag] | Exception
 
 
 class SqliteFile:
-    """An open file. `stamp` is called under the write lock: a stamp taken before would be as old as
-    the wait for the lock.
+    """An open file. `wait`: seconds that a request waits for other processes. `stamp` is called
+    under the write lock: a stamp taken before would be as old as the wait for the lock.
     """
 
-    def __init__(self, path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> None:
-        """Opens the file. Raises what `open_file` raises."""
+    @classmethod
+    def open(cls, path: Path, opening: Opening, *, stamp: Callable[[], Stamp]) -> Self:
+        """Opens a file. Raises what `open_file` raises."""
+        guard = forks.guard(path)
+        with guard:
+            connection = open_file(path, opening)
+            return cls(path, connection, wait=opening.wait, stamp=stamp, guard=guard)
+
+    def __init__(
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        *,
+        wait: float,
+        stamp: Callable[[], Stamp],
+        guard: Lock,
+    ) -> None:
+        """`guard`: held while the connection is used."""
         self._path = path
-        self._tries = round(opening.wait / _POLL)
+        self._connection = connection
+        self._tries = round(wait / _POLL)
         self._stamp = stamp
         self._log = Path(f"{path}-wal")
-        self._guard = forks.guard()
-        """Held while the connection is used."""
-        self._checkpoints = WalCheckpoints(path, self._may_copy, forks.guard())
-        with self._guard:
-            self._connection = open_file(path, opening)
-            self._connection.execute("PRAGMA busy_timeout = 0")
-            set_up(self._connection)
+        self._guard = guard
+        self._checkpoints = WalCheckpoints(path, self._may_copy)
+        connection.execute("PRAGMA busy_timeout = 0")
+        set_up(connection)
         self._open = {name: _status_of(name) for name in (path, self._log, Path(f"{path}-shm"))}
 
     def apply(self, batches: Sequence[Batch]) -> list[Answer]:

@@ -35,7 +35,8 @@ from blackboard.tables.sqlite_filesystem import (
     mount_table,
     unreachable,
 )
-from blackboard.tables.sqlite_processes import check_users, forks, has_users, writer_of
+from blackboard.tables.sqlite_forks import forks
+from blackboard.tables.sqlite_users import check_users, has_users, writer_of
 
 RETRY_AFTER = 1.0
 

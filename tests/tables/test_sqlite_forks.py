@@ -84,7 +84,7 @@ path = sys.argv[1]
 begun, forks = threading.Event(), threading.Event()
 with blackboard.open_blocking(path, create=True):
     pass
-file = sqlite_file.SqliteFile(Path(path), Opening(), stamp=lambda: sqlite_file.UNKNOWN)
+file = sqlite_file.SqliteFile.open(Path(path), Opening(), stamp=lambda: sqlite_file.UNKNOWN)
 os.register_at_fork(before=forks.set)  # called before those that were registered earlier
 
 def write():
@@ -156,3 +156,45 @@ os.waitpid(child, 0)
 def test_a_forked_process_that_is_refused_takes_the_board_from_no_other(tmp_path: Path) -> None:
     """And leaves no descriptor open each time that it tries."""
     assert said(tmp_path / "app.db", "", program=REFUSED) == ["1", "other"]
+
+
+def test_a_file_whose_request_a_fork_did_not_wait_for_is_refused(tmp_path: Path) -> None:
+    """Else it would count as locked there, for ever."""
+    program = """
+import os
+import sys
+import threading
+from pathlib import Path
+
+import blackboard
+from blackboard.tables import sqlite_file, sqlite_forks
+from blackboard.tables.sqlite_open import Opening
+
+sqlite_forks.LONGEST_WAIT = 0.0
+path = sys.argv[1]
+begun, forked = threading.Event(), threading.Event()
+with blackboard.open_blocking(path, create=True):
+    pass
+file = sqlite_file.SqliteFile.open(Path(path), Opening(), stamp=lambda: sqlite_file.UNKNOWN)
+
+def write():
+    with file._request(), file._transaction():
+        begun.set()
+        forked.wait()
+
+writing = threading.Thread(target=write)
+writing.start()
+begun.wait()
+if (child := os.fork()) == 0:
+    try:
+        with blackboard.open_blocking(path):
+            pass
+    except blackboard.BlackboardError as problem:
+        print(problem, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+forked.set()
+writing.join()
+"""
+    (told,) = said(tmp_path / "app.db", "", program=program)
+    assert "this process was forked in the middle of a request to it" in told
