@@ -211,7 +211,8 @@ def notify_command(*, chosen: options.Chosen, test: bool) -> int:
 
 async def _tried(session: Session) -> list[JSON]:
     """A record for each channel: where a test notice goes, whether it was sent, and the problem."""
-    from blackboard.notify.channels import NotSent, dead_man_of, routes_of  # noqa: PLC0415 - of this alone
+    from blackboard.notify.channels import dead_man_of, routes_of  # noqa: PLC0415 - of this alone
+    from blackboard.notify.exchange import NotSent  # noqa: PLC0415
     from blackboard.notify.notices import Composer  # noqa: PLC0415
 
     table = session.settings.notify

@@ -1,36 +1,19 @@
 """The channels through which notices are sent: a webhook, a command; and the dead-man address.
 
 `${NAME}` in an address is taken from the worker's environment each time something is sent, and no
-message about a channel repeats its value. No redirect is followed: it would turn a POST into a GET,
-and only the configured address may be asked. Proxies are those of the environment (`https_proxy`,
-`no_proxy`).
+message about a channel repeats its value.
 """
 
 import asyncio
 import json
 import re
-import socket
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    InvalidURL,
-    RemoteDisconnected,
-)
-from ssl import SSLCertVerificationError, SSLError
-from typing import Any, Protocol
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+from typing import Protocol
 
-from blackboard import __version__
 from blackboard.errors import BadInput
 from blackboard.handlers.context import expand, unescaped
-from blackboard.inputs import number_of
+from blackboard.notify.exchange import Exchange, NotSent
 from blackboard.notify.notices import Payload
 from blackboard.notify.settings import NoticeKind, NotifyTable, RouteTable, check_address, place
 from blackboard.patterns import matches
@@ -39,23 +22,6 @@ from blackboard.schedule.times import parse_duration
 from blackboard.spec import Labels
 from blackboard.tasks import SerialExecutor
 
-REDIRECTS = {301, 302, 303, 307, 308}
-TRANSIENT = {408, 425, 429}
-"""Refusals that a retry may overcome, besides the server's own errors."""
-_VARIABLE = re.compile(r"\$\{\w+\}")
-_VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
-
-
-class NotSent(Exception):
-    """The receiver did not accept it. The message says why, without secrets. `final`: a retry does
-    not help. `retry_after`: seconds to wait before the next try.
-    """
-
-    def __init__(self, reason: str, *, final: bool = False, retry_after: float = 0.0) -> None:
-        super().__init__(reason)
-        self.final = final
-        self.retry_after = retry_after
-
 
 class NoticeChannel(Protocol):
     """One channel, as a route names it."""
@@ -63,15 +29,19 @@ class NoticeChannel(Protocol):
     @property
     def name(self) -> str:
         """Its name in the settings, such as `webhook` or `routes.1.command`."""
+        ...
 
     def check(self) -> None:
         """Raises NotSent when a variable is missing in the environment."""
+        ...
 
     def where(self) -> str:
         """The address or program that it sends to, without secrets; "" where that is not known."""
+        ...
 
     async def send(self, payload: Payload) -> None:
         """Sends a notice. Returns when it was accepted. Raises NotSent."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +138,10 @@ class Command:
             raise NotSent(f"it ended: {how_it_ended(process.returncode)}")
 
 
+_VARIABLE = re.compile(r"\$\{\w+\}")
+_VARIABLES = {"EVENT": "event", "ITEM": "id", "TYPE": "type", "OUTCOME": "outcome", "TEXT": "text"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """Where the notices of some items go."""
@@ -227,121 +201,3 @@ def _filled(template: str, environ: Mapping[str, str]) -> str:
         return str(expand({"value": template}, environ)["value"])
     except BadInput as problem:
         raise NotSent(problem.problem, final=True) from None
-
-
-# ---- one HTTP request
-
-
-class Exchange:
-    """One request: GET of an address, or POST of JSON to it. It blocks in a thread of its own, and
-    `end`, called from another, closes its connection: a receiver that sends one byte of an answer
-    now and then would keep a thread for ever.
-    """
-
-    def __init__(self, address: str, body: bytes | None, *, seconds: float) -> None:
-        self._address = address
-        self._body = body
-        self._seconds = seconds
-        self._sockets: list[socket.socket] = []
-        self._ended = False
-
-    def run(self) -> None:
-        """`seconds` limits each wait on the way. Raises NotSent, without anything of the address in
-        its message.
-        """
-        headers = {"User-Agent": f"blackboard/{__version__}"}
-        if self._body is not None:
-            headers["Content-Type"] = "application/json"
-        request = Request(self._address, self._body, headers)  # noqa: S310 - it was checked
-        opener = build_opener(_Opening(self._connected), _NoRedirect)
-        try:
-            with opener.open(request, timeout=self._seconds):
-                return
-        except HTTPError as answer:
-            answer.close()
-            problem = _refusal(answer.code, answer.headers.get("Retry-After", ""))
-        except URLError as error:
-            problem = NotSent(_words(error.reason))
-        except (OSError, HTTPException, ValueError) as error:
-            problem = NotSent(_words(error))
-        finally:
-            for connected in self._sockets:
-                connected.close()
-        raise problem
-
-    def end(self) -> None:
-        """Closes the connection, if there is one."""
-        self._ended = True
-        for connected in self._sockets:
-            with suppress(OSError):  # it is closed already
-                connected.shutdown(socket.SHUT_RDWR)
-
-    def _connected(self, *about: Any) -> socket.socket:
-        """A connected socket, before a proxy has answered and before a handshake. Its duplicate is
-        kept, which stays valid when TLS takes it over.
-        """
-        connected = socket.create_connection(*about)
-        self._sockets.append(connected.dup())
-        if self._ended:
-            self.end()
-        return connected
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def http_error_302(self, *_args: Any, **_named: Any) -> None:
-        """The reply is a refusal, wherever it leads."""
-
-    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
-
-
-class _Opening(HTTPHandler, HTTPSHandler):
-    """Opens connections whose sockets another function makes."""
-
-    def __init__(self, connect: Callable[..., socket.socket]) -> None:
-        super().__init__()
-        self._connect = connect
-
-    def http_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(partial(self._connection, HTTPConnection), request)
-
-    def https_open(self, request: Request) -> HTTPResponse:
-        return self.do_open(partial(self._connection, HTTPSConnection), request)
-
-    def _connection(self, kind: type[HTTPConnection], host: str, **named: Any) -> HTTPConnection:
-        connection = kind(host, **named)
-        connection._create_connection = self._connect  # type: ignore[attr-defined]  # noqa: SLF001
-        return connection
-
-
-def _refusal(code: int, retry_after: str) -> NotSent:
-    if code in REDIRECTS:
-        return NotSent(f"it redirects ({code}): name the address it redirects to", final=True)
-    seconds = float(number_of(retry_after.strip()) or 0)
-    final = code not in TRANSIENT and not 500 <= code < 600
-    return NotSent(f"it answered {code}", final=final, retry_after=seconds)
-
-
-def _words(reason: object) -> str:
-    """What is wrong, in our words or the system's: other texts might repeat the address."""
-    match reason:
-        case TimeoutError():
-            return "it did not answer in time"
-        case RemoteDisconnected():
-            return "it closed the connection without an answer"
-        case SSLCertVerificationError(verify_message=why):
-            return f"its certificate is not accepted: {why}"
-        case SSLError(reason=str() as why):
-            return f"no TLS with it: {why.lower().replace('_', ' ')}"
-        case OSError(strerror=str() as words) if words:
-            return words
-        case OSError():  # of http.client: "Tunnel connection failed: 407 ..."
-            code = re.search(r"\b[1-5]\d\d\b", str(reason))
-            return f"the proxy answered {code[0]}" if code else "the proxy refused"
-        case InvalidURL() | str():
-            return "its address, or that of the proxy, is of no kind that is known here"
-        case HTTPException():
-            return "what it answers is not HTTP"
-        case UnicodeError():
-            return "its host is not a name that a host can have"
-        case _:
-            return type(reason).__name__

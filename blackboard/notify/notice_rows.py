@@ -39,7 +39,9 @@ from blackboard.rules.next_run import is_ahead
 TRIES = 5
 """Of one write: after so many lost races or replies the next worker that sees the item tries it."""
 HANDOVER = 300.0
-"""Seconds after which another worker sends what was not accepted; the first gives up before."""
+"""Seconds after which another worker sends a notice that was not accepted. The first one gives up
+before.
+"""
 MOST_DOUBLINGS = 4
 """Of that pause, for a notice that no channel accepts."""
 ENDED_BY_RECOVERY = (NoticeKind.FAILED, NoticeKind.OVERDUE)
@@ -219,7 +221,9 @@ async def may_look(board: BoardTable) -> bool:
 
 
 async def notice_rows(board: BoardTable) -> AsyncIterator[NoticeRow]:
-    """The rows of all items, but those of a newer version, and those that name no item."""
+    """The rows of all items, but those of a newer version, and those that do not say whose they
+    are.
+    """
     async for stored in board.table.scan(
         keys.notices_partition(board.name), keys.NOTICE, keys.end_of(keys.NOTICE)
     ):

@@ -106,7 +106,9 @@ class Composer:
     def _about(
         self, event: str, words: str, *, at: datetime, more: Payload, end: str = ""
     ) -> Payload:
-        """A payload: `more` within the fields of every payload; the `end` of its line is whole."""
+        """A payload: `more` within the fields of every payload. The `end` of its line is whole,
+        however long its words are.
+        """
         return {
             "event": event,
             "board": self.board,

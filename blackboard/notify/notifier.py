@@ -33,14 +33,17 @@ from blackboard.table import Busy, Unavailable
 from blackboard.tasks import until_one_ends
 
 WITH_TEXTS = 1_000
-"""Notices that wait with what their runs said; of more of them the board is asked."""
+"""Notices that wait with what their runs said; more of them wait without, and the board is asked.
+"""
 MOST_WAITING = 100_000
 SHUTDOWN_TIMEOUT = 5.0
 """Seconds that an ending worker waits for what is still to be sent."""
 LAST_ROWS = 1.0
 """Seconds in which it writes down what was not sent, for the next worker."""
 TRIES = 3
-"""Of a notice that fails for a reason other than the store: it may be the notice itself."""
+"""Of a notice that fails for a reason other than the store: it may be the notice itself, which must
+not be retried for ever.
+"""
 LOOK_AGAIN = notice_rows.HANDOVER
 """Seconds until the row of an overdue item is read again, and all rows are looked after: before, no
 other worker takes a notice over.
@@ -280,7 +283,9 @@ class Notifier:
             await self._ending.cuts_short(sleeping)
 
     async def _look(self, failing: Sequence[str]) -> None:
-        """Queues what is missing: of items that have a row, and of those counted as failing."""
+        """Queues the notices that are missing: of the items that have a row, and of those that were
+        counted as failing.
+        """
         noted = set[str]()
         async for row in notice_rows.notice_rows(self.board):
             if self._ending.is_set():

@@ -14,13 +14,15 @@ from collections import deque
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
 from typing import Any
 
 from blackboard.clock import Clock
 from blackboard.emitter import EventEmitter
 from blackboard.events import NoticeFailed, NoticeSent
-from blackboard.notify.channels import Address, NoticeChannel, NotSent
+from blackboard.notify.channels import Address, NoticeChannel
+from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, settle
 from blackboard.notify.notices import MOST_NAMED, Composer, Notice, Payload
 from blackboard.notify.settings import LONGEST_TIMEOUT
@@ -77,7 +79,9 @@ def label_of(channel: NoticeChannel) -> str:
 
 
 PING_EVERY = 10.0
-"""Least seconds between two pings: walks may follow each other within seconds."""
+"""Least seconds between two pings: walks may follow each other within seconds, and a dead-man timer
+counts in minutes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +120,19 @@ GIVE_UP_AFTER = 120.0
 """Seconds from the row of a notice to the last pause before a try: that ends before HANDOVER."""
 
 BEHIND = 30.0
-"""Seconds after its row was written from which on all that waits is sent as one summary."""
+"""Seconds after the row of a notice was written from which on all waiting notices are sent as one
+summary, because the channel is slow.
+"""
 LATEST_TRY = HANDOVER - LONGEST_TIMEOUT.total_seconds() - 10.0
 """Seconds from the row of a notice to its first try, at the most."""
+
+
+class ChannelAnswer(Enum):
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    """For good."""
+    LATER = "later"
+    """Another try may be accepted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -193,17 +207,18 @@ class NoticeSender:
             waited = self.board.clock.monotonic() - self._queue[0].since
             are_many = room <= 1 or self._failures > 0 or waited >= BEHIND
             batch = [*islice(self._queue, MOST_NAMED if are_many else 1)]
-            accepted = await self._try(batch)
-            if accepted is None:
+            answer = await self._try(batch)
+            if answer is ChannelAnswer.LATER:
                 await self._pause()
                 continue
             self._failures = 0
             self._sent.append(self.board.clock.monotonic())
             for _ in batch:
                 self._queue.popleft()
-            if accepted:
+            is_accepted = answer is ChannelAnswer.ACCEPTED
+            if is_accepted:
                 self._emit(batch)
-            await self._settle(batch, accepted=accepted)
+            await self._settle(batch, accepted=is_accepted)
 
     async def _drop(self, *, older_than: float) -> None:
         """Marks notices as unsent whose rows were written `older_than` seconds ago or earlier."""
@@ -230,24 +245,23 @@ class NoticeSender:
         else:
             await self.board.clock.sleep(min(pause, LONGEST_LAST_PAUSE))
 
-    async def _try(self, batch: Sequence[BegunNotice]) -> bool | None:
-        """Whether the channel accepts it; None: it may accept another try."""
+    async def _try(self, batch: Sequence[BegunNotice]) -> ChannelAnswer:
         self._retry_after = 0.0
         try:
             payload = await self._payload([pending.notice for pending in batch])
         except Exception as problem:  # noqa: BLE001 - such as no time from the store
             self.trouble.report("notices", type(problem).__name__)
-            return None
+            return ChannelAnswer.LATER
         try:
             await self.channel.send(payload)
         except NotSent as problem:
             self.trouble.report(label_of(self.channel), str(problem))
             self._retry_after = problem.retry_after
-            return False if problem.final else None
+            return ChannelAnswer.REFUSED if problem.final else ChannelAnswer.LATER
         except Exception as problem:  # noqa: BLE001 - whatever it is, the worker goes on
             self.trouble.report(self.channel.name, type(problem).__name__)
-            return None
-        return True
+            return ChannelAnswer.LATER
+        return ChannelAnswer.ACCEPTED
 
     async def _payload(self, notices: Sequence[Notice]) -> Payload:
         """The JSON object to send: of one notice, or a summary of many."""

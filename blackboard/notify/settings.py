@@ -87,9 +87,8 @@ def check_notify(table: NotifyTable) -> None:
     parse_duration(table.overdue, "overdue")
     if table.again != NEVER:
         parse_duration(table.again, "again")
-    for name in ("at_most", "warned_after"):
-        if (number := getattr(table, name)) < 1:
-            raise BadInput(name, f"{number} is too few", "1 or more")
+    _check_number("at_most", table.at_most)
+    _check_number("warned_after", table.warned_after)
     if parse_duration(table.timeout, "timeout") > LONGEST_TIMEOUT:
         raise BadInput("timeout", f"{table.timeout!r} is too long", "1m or less")
 
@@ -121,6 +120,11 @@ def _check_ways(table: NotifyTable | RouteTable) -> None:
 def _check_address_given(address: str | None, name: str) -> None:
     if address is not None and not address.startswith("${"):
         check_address(address, name)
+
+
+def _check_number(name: str, number: int) -> None:
+    if number < 1:
+        raise BadInput(name, f"{number} is too few", "1 or more")
 
 
 def check_address(address: str, field: str) -> None:

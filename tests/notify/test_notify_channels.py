@@ -20,10 +20,10 @@ from blackboard.notify.channels import (
     Address,
     Command,
     NoticeChannel,
-    NotSent,
     dead_man_of,
     routes_of,
 )
+from blackboard.notify.exchange import NotSent
 from blackboard.notify.settings import NotifyTable, check_address, place
 from tests.support.patience import patience
 from tests.support.processes import eventually

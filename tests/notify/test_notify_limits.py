@@ -22,7 +22,8 @@ from blackboard.model import Item, Outcome, Run
 from blackboard.notify import notice_rows, sending
 from blackboard.notify import notices as of_notices
 from blackboard.notify import notifier as module
-from blackboard.notify.channels import NotSent, Route
+from blackboard.notify.channels import Route
+from blackboard.notify.exchange import NotSent
 from blackboard.notify.notice_rows import HANDOVER, begin
 from blackboard.notify.notices import Composer, Notice, confirmed, of_item
 from blackboard.notify.notifier import Notifier
