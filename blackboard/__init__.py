@@ -43,20 +43,41 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "blocking": "BlockingBoard BlockingElection BlockingTerm BlockingWorker open_blocking",
-    "board": "Board open",
-    "board_worker": "BoardWorker",
-    "errors": "AlreadyThere BadInput BlackboardError LeaseLost Missing MissingStore StoreProblem",
-    "handlers.context": "Context Fail Item Retry Skip",
-    "handlers.handler": "handler pump",
-    "model": "LogLine Outcome State",
-    "records": "Action AnnouncedWorker AskedRun BoardItem Run as_json",
-    "sharing.election": "Election Term",
-    "table": "TableError",
+    "Action": ("blackboard.records", "BoardAction"),
+    "AlreadyThere": ("blackboard.errors", "AlreadyThere"),
+    "AnnouncedWorker": ("blackboard.records", "AnnouncedWorker"),
+    "AskedRun": ("blackboard.records", "AskedRun"),
+    "BadInput": ("blackboard.errors", "BadInput"),
+    "BlackboardError": ("blackboard.errors", "BlackboardError"),
+    "BlockingBoard": ("blackboard.blocking", "BlockingBoard"),
+    "BlockingElection": ("blackboard.blocking", "BlockingElection"),
+    "BlockingTerm": ("blackboard.blocking", "BlockingTerm"),
+    "BlockingWorker": ("blackboard.blocking", "BlockingWorker"),
+    "Board": ("blackboard.board", "Board"),
+    "BoardItem": ("blackboard.records", "BoardItem"),
+    "BoardWorker": ("blackboard.board_worker", "BoardWorker"),
+    "Context": ("blackboard.handlers.context", "Context"),
+    "Election": ("blackboard.sharing.election", "Election"),
+    "Fail": ("blackboard.handlers.context", "Fail"),
+    "Item": ("blackboard.handlers.context", "HandlerItem"),
+    "LeaseLost": ("blackboard.errors", "LeaseLost"),
+    "LogLine": ("blackboard.model", "LogLine"),
+    "Missing": ("blackboard.errors", "Missing"),
+    "MissingStore": ("blackboard.errors", "MissingStore"),
+    "Outcome": ("blackboard.model", "Outcome"),
+    "Retry": ("blackboard.handlers.context", "Retry"),
+    "Run": ("blackboard.records", "BoardRun"),
+    "Skip": ("blackboard.handlers.context", "Skip"),
+    "State": ("blackboard.model", "State"),
+    "StoreProblem": ("blackboard.errors", "StoreProblem"),
+    "TableError": ("blackboard.table", "TableError"),
+    "Term": ("blackboard.sharing.election", "Term"),
+    "as_json": ("blackboard.records", "as_json"),
+    "handler": ("blackboard.handlers.handler", "handler"),
+    "open": ("blackboard.board", "open_board"),
+    "open_blocking": ("blackboard.blocking", "open_blocking"),
+    "pump": ("blackboard.handlers.handler", "pump"),
 }
-"""The modules that have these names."""
-_THERE = {"Action": "BoardAction", "Item": "HandlerItem", "Run": "BoardRun", "open": "open_board"}
-"""Names that are others there."""
 __all__ = [
     "Action",
     "AlreadyThere",
@@ -97,11 +118,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names.split():
-            home = importlib.import_module(f"{__name__}.{module}")
-            return getattr(home, _THERE.get(name, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    return getattr(importlib.import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

@@ -6,10 +6,12 @@
 The board lives on a thread of its own with an event loop of its own, the portal. A call hands its
 coroutine to that loop and waits for the answer, so any number of threads may share one board.
 
-No verb is written twice. `verb(Board.add)` is a method that calls `Board.add` through the portal,
-with its signature for mypy and editors: what is awaited there is returned here. `direct` does that
-for plain methods, `each` for asynchronous iterators, `made` for those that make a worker or an
-election. A test compares the verbs of both classes.
+No verb is written twice. `BlockingBoard` has one line for each: `verb(Board.add)` is a method that
+calls `Board.add` through the portal. `verb` is typed with a ParamSpec over the parameters behind
+`self` and with the type that the coroutine returns: mypy and editors see the signature of
+`Board.add`, and what is awaited there is returned here. `direct` does that for methods that are no
+coroutines, `each` for asynchronous iterators, `made` for methods that make a worker or an election.
+A test compares the verbs of both classes.
 
 A board belongs to the process that opened it. A server that forks its workers opens it afterwards.
 A board that is still open when the program ends is closed then, as at the end of its block.
@@ -97,7 +99,9 @@ class Portal:
             self._thread.join(within)
 
     def _end(self) -> None:
-        """Leaves all that was entered, when the program ends; Ctrl-C ends the wait."""
+        """Leaves all that was entered here, at the end of the program: first the board, which ends
+        its workers without grace. Ctrl-C ends the wait for that, and SIGTERM the program.
+        """
         reset()
         try:
             with suppress(KeyboardInterrupt, TimeoutError):
@@ -109,11 +113,15 @@ class Portal:
 
     @property
     def _has_thread(self) -> bool:
-        """Whether its thread may run: not in a forked process, nor after the program's end."""
+        """Whether its thread may run: not in a forked process, nor when the garbage collector
+        leaves its blocks at the end of the program.
+        """
         return not self._has_ended and os.getpid() == self._pid
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """What a coroutine returns or raises; Ctrl-C cancels it. Raises BlackboardError."""
+        """What a coroutine returns or raises. An interruption of the wait, such as Ctrl-C, cancels
+        the coroutine. Raises BlackboardError where the wait would never end.
+        """
         if threading.current_thread() is self._thread:
             work.close()
             raise BlackboardError(OWN_THREAD)
@@ -130,7 +138,9 @@ class Portal:
 
     @contextmanager
     def hold(self, manager: AbstractAsyncContextManager[Answer]) -> Iterator[Answer]:
-        """Enters and leaves a manager in one task; what it raises meanwhile comes at the end."""
+        """Enters an asynchronous context manager, and leaves it at the end, both in one task. What
+        it raises meanwhile is raised at the end.
+        """
         entered: Future[Answer] = Future()
         leaving = asyncio.Event()
 
@@ -177,7 +187,9 @@ class Portal:
             future.cancel()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine without an answer, unless closed; never waits: the loop may call it."""
+        """Runs a coroutine that needs no answer, unless the board is closed. Never waits: the loop
+        itself may call this, and the garbage collector on any thread.
+        """
         with suppress(BlackboardError):
             self._begin(work)
 
@@ -325,7 +337,9 @@ class ManagerProxy(Proxy[Manager]):
 
 
 class BlockingWorker(ManagerProxy[BoardWorker]):
-    """`with board.worker(slots=8):`, as `BoardWorker` says; its error is raised at the end."""
+    """A worker on the portal's loop: `with board.worker(slots=8):`, else as `BoardWorker` says.
+    When it fails, its error is raised at the end of the block.
+    """
 
     def __init__(self, worker: BoardWorker, portal: Portal) -> None:
         super().__init__(worker, portal)
@@ -336,7 +350,9 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
 
 
 class BlockingElection(ManagerProxy["Election"]):
-    """`with board.election("report") as leader:`, as `Election` says."""
+    """A candidate whose checks run on the portal's loop: `with board.election("report") as
+    leader:`, else as `Election` says.
+    """
 
     def __init__(self, election: "Election", portal: Portal) -> None:
         super().__init__(election, portal)
@@ -393,7 +409,9 @@ class ItemVerbs(Proxy[Board]):
 
 
 class BlockingBoard(ItemVerbs):
-    """An open board whose methods wait, for any thread. Made by `blackboard.open_blocking`."""
+    """A board that is open, with methods that wait. Made by `blackboard.open_blocking`; any thread
+    may use it.
+    """
 
     def __init__(self, board: Board, portal: Portal) -> None:
         super().__init__(board, portal)

@@ -8,7 +8,8 @@
 `Board` has the verbs; `blocking.py` offers the same ones to programs without an event loop.
 
 A verb that is given `by` or a reason is what a person did, and is recorded as an action, in a row
-of its own. Without both it is what a program does, and nothing is recorded.
+of its own. Without both it is what a program does, which may be a million items: nothing is
+recorded, so the verb costs what it has to.
 
 What is shown are the records of `records.py`, never rows. What cannot be done is raised: BadInput
 for what a caller wrote, another BlackboardError where the answer is no, and TableError where the
@@ -84,8 +85,8 @@ Answer = TypeVar("Answer")
 _log = logging.getLogger("blackboard")
 
 CALLER_WAITS = 2.0
-"""Seconds for which a cancelled caller waits for its change: less than a handler's `stop_timeout`.
-"""
+"""Seconds for which a caller that is cancelled waits for its change. The caller may be a handler,
+whose `stop_timeout` is longer."""
 MOST_TIMES = 10_000
 """Times that `next` computes."""
 
@@ -190,7 +191,9 @@ class _Verbs:
         self._all_done = asyncio.Event()
 
     def check_loop(self) -> None:
-        """Raises BlackboardError on another loop than the first one, RuntimeError on none."""
+        """The first loop that asks is the board's. Raises BlackboardError on another one, and
+        RuntimeError where none runs.
+        """
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -836,7 +839,9 @@ class Board(OfOneProcess):
         return await self._after_change(answer.item)
 
     async def _after_change(self, item: Item) -> BoardItem:
-        """An item that was changed here, as far as it can be shown; workers here walk at once."""
+        """An item that was changed here: workers that were made here walk without waiting. It is
+        done: where the store does not answer, or the lock is damaged, that is left out.
+        """
         self._wake_workers()
         try:
             return await self._shown(item)
@@ -893,7 +898,9 @@ def _check_record(by: str, reason: str) -> None:
 
 
 async def mark_now(board: BoardTable, reason: str, *, by: str = "") -> Mark:
-    """Who does something now: `by`, or this process's user and host. Raises BadInput."""
+    """Who does something now, for the record: `by`, or the user of this process and its host.
+    Raises BadInput for words that are too long, or no UTF-8.
+    """
     inputs.check_text("reason", reason)
     return Mark(by=operator(by), at=await board.table.now(), reason=reason)
 
@@ -915,7 +922,9 @@ def _user_here() -> str:
 
 
 def _as_texts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The given options, as a spec has them. Raises TypeError for others, and BadInput."""
+    """The options that are given, as a spec has them. Raises TypeError for one that is none, as
+    Python does, and BadInput for a value of another kind.
+    """
     kinds = RunOptions.__annotations__
     for name in options:
         if name not in kinds:

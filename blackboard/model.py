@@ -1,5 +1,4 @@
-"""The records of a board: what the rows mean, without saying how they are kept. docs/rows.md says
-what each column means.
+"""The records of a board: what the rows mean, without saying how they are kept.
 
 Times are aware, UTC, in whole milliseconds. Text that may be absent is "", a time that may be
 absent is None. JSON text is carried as text: a record copies it unread.
@@ -49,12 +48,13 @@ YEARS = range(1601, 9100)
 """The years of times. A table of Azure begins with 1601; schedules are computed up to 9000, and a
 jitter or a backoff adds ten years at the most."""
 LARGEST = 10**12 - 1
-"""The largest integer, by the keys of the history. Counters stay there; an item is not claimed."""
+"""The largest integer: the keys of the history have no room for a higher fence. Counters stay at
+it, and an item that has it is not claimed."""
 LONGEST_TEXT = 32_768
 """UTF-16 units of a text, at the most."""
 HIGHEST_FLOOR = LARGEST + 1 - 10**9
-"""An item is added only with a fence below this, as its runs need some above. No run gets so far: a
-key with such a fence is damage."""
+"""An item is added only with a fence below this: its runs need some above. No run gets so far, so a
+key of the history with such a fence is damage, and proves nothing."""
 
 Moment = Annotated[datetime, Meta(tz=True)]
 """A time of the `YEARS`."""
@@ -129,11 +129,14 @@ class Acknowledgement(Mark, frozen=True, kw_only=True):
     """Who acknowledged the failure of a run, when, and why."""
 
     fence: int
-    """The item's fence after that run: the run's, or higher if another than its holder ended it."""
+    """The item's fence after that run: the run's own, or higher where another than its holder ended
+    it."""
 
 
 class Work(Struct, frozen=True, gc=False, kw_only=True):
-    """What a run needs, and the next is planned by: of the item, and in its waiting token."""
+    """The fields that a run needs, and by which the next one is planned. They are the item's; its
+    waiting token has a copy.
+    """
 
     id: str
     type: str
@@ -142,7 +145,8 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     fence: Count
     """Rises with every claim, override, unlock, cancel and removal; never falls."""
     born: Count
-    """The fence the item was added with: another one for each life of the id."""
+    """The fence the item was added with: more than 0 when the id was in use before, and another
+    one each time."""
     slot: Moment
     """The due time of the pending or running run: its identity."""
     ready: Moment
@@ -165,13 +169,16 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
     first: Moment | None = None
     """The first time that an operator named when it was added."""
     version: Version = VERSION
-    """That of the item's row: so a program of an older version leaves the token alone."""
+    """The version of the item's row: a token repeats it, so that a program of an older version
+    leaves the token alone."""
     etag: str = ""
     """"" when the row has to be read before it is written."""
 
     @property
     def is_unscheduled(self) -> bool:
-        """Whether its run is for no slot of the schedule: asked for, or begun under another one."""
+        """Whether the pending or running run is for no slot of the schedule: an operator asked for
+        it, or gave the item another schedule since it began.
+        """
         return self.slot != self.planned
 
     @property
@@ -203,15 +210,20 @@ class Item(Work, frozen=True, kw_only=True):
     owner: str = ""
     outcome: Outcome | None = None
     result: str = ""
+    """JSON of what the last handler to finish returned."""
     error: str = ""
     result_fence: Count = 0
     warnings: tuple[str, ...] = ()
+    """Those of the last ok run."""
     schedule: str = ""
     """The schedule as last resolved from item, type and handler: "every 8h", "cron 0 3 * * *"."""
     timezone: str = "UTC"
     paused: str = ""
+    """JSON of `Mark`: who paused it, when and why."""
     resumed: str = ""
+    """JSON of `Mark`: who last resumed it, when and why."""
     acknowledged: str = ""
+    """JSON of `Acknowledgement`: who saw that it fails, when and why."""
     declared_by: str = ""
     """The file, or the owner of files, that `apply` took it from last."""
     applied: tuple[Applied, ...] = ()
@@ -247,6 +259,7 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     id: str
     type: str
     owner: str
+    """The worker: host:pid:boot nonce."""
     nonce: str
     """Drawn afresh for each claim: proves whose lock this is."""
     fence: Count
@@ -254,12 +267,15 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
     slot: Moment
     since: Moment
     stale_after: Number
+    """Seconds, as resolved when it was claimed."""
     attempt: Count
     progress: str = ""
+    """JSON [done, total]."""
     stood_still: bool = False
     """Whether its handler kept the loop of its worker from turning, which ended the worker."""
     sent: Number | None = None
-    """When its last renewal was sent, by the holder's monotonic clock; None: it had none."""
+    """When its holder sent the last renewal that wrote it, on the monotonic clock of the holder;
+    None: none has."""
     version: Version = VERSION
     etag: str = ""
     age: float = 0.0
@@ -267,22 +283,31 @@ class Lock(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Permit(Struct, frozen=True, gc=False, kw_only=True):
-    """The right of one run to go on, of a type with a limit on the board. Written as a lock is."""
+    """The right of one run to go on, where its type has a limit of runs on the whole board. Only
+    its holder, and the worker that takes it over, write it.
+    """
 
     type: str
     value: str = ""
-    """JSON of the param whose values are counted apart; "": all count together."""
+    """JSON of the param by which the runs of the type are counted apart; "": all are counted
+    together."""
     number: Count
+    """The number of the permit among those of its limit, from 0 on."""
     id: str
+    """The item."""
     owner: str
+    """The worker, as in locks."""
     nonce: str
     """Drawn afresh for each: proves whose permit this is."""
     since: Moment
     stale_after: Number
+    """Seconds for which it is good without a renewal."""
     sent: Number | None = None
+    """As in locks."""
     version: Version = VERSION
     etag: str = ""
     age: float = 0.0
+    """Seconds since its last renewal, by the store's clock, when it was read."""
 
 
 class LogLine(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -290,6 +315,7 @@ class LogLine(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     at: Moment
     level: str
+    """DEBUG, INFO, WARNING, ERROR, CRITICAL."""
     text: str
     logger: str = ""
     """The name of the logger; "" for `ctx.log`."""
@@ -306,6 +332,7 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
     start: Moment
     stop: Moment
     lag: Number
+    """Seconds from ready to start."""
     outcome: Outcome
     worker: str
     nonce: str
@@ -313,8 +340,11 @@ class Run(Struct, frozen=True, gc=False, kw_only=True):
     error: str = ""
     warnings: tuple[str, ...] = ()
     output: str = ""
+    """The last of what the handler printed."""
     log: tuple[LogLine, ...] = ()
+    """The last of what the handler logged."""
     note: str = ""
+    """JSON of `Mark` when an operator ended it."""
     version: Version = VERSION
     etag: str = ""
 
@@ -346,13 +376,17 @@ class Member(Struct, frozen=True, gc=False, kw_only=True):
     slots: Count
     running: Count
     release: str
+    """The version of the software."""
     types: str = ""
     """The types it takes, comma-separated; see `MORE_TYPES`."""
     cycle: Cycle = 60.0
+    """Seconds between its walks."""
     rank: Count = 0
+    """The rank of a candidate in an election."""
     etag: str = ""
     age: float = 0.0
-    """Seconds since its last write, by the store; infinity when its host has booted since."""
+    """Seconds since its last write, by the store's clock, when it was read; infinity when its host
+    has booted since."""
 
     @property
     def lost(self) -> bool:
@@ -404,9 +438,11 @@ class Message(Struct, frozen=True, gc=False, kw_only=True):
     """A message from one candidate of an election to another."""
 
     id: str
+    """The election."""
     to: str
     sender: str
     rank: Count
+    """The sender's."""
     kind: MessageKind
     number: Count
     """The number of the sender's election that this is about; an OK repeats that of its ELECTION.
@@ -417,13 +453,16 @@ class Message(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
-    """The number of items by state, of which each has one, and by all else that applies."""
+    """The number of items by state and by status. An item has one state; all else that applies to
+    it is counted besides.
+    """
 
     items: Count = 0
     active: Count = 0
     paused: Count = 0
     done: Count = 0
     running: Count = 0
+    """Includes those whose lock is stale."""
     stale: Count = 0
     overdue: Count = 0
     failing: Count = 0
@@ -431,6 +470,8 @@ class ItemCounts(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TypeCounts(ItemCounts, frozen=True, kw_only=True):
+    """The same, of the items of one type."""
+
     type: str
 
 
@@ -438,11 +479,17 @@ class Statistics(ItemCounts, frozen=True, kw_only=True):
     """The counts of all items of a board."""
 
     at: Moment
+    """When the counting ended, by the store's clock."""
     by: str
+    """The worker that counted."""
     term: Count
+    """The worker's term as coordinator of the board; 0: it was none."""
     took: Number
+    """Seconds that the counting took."""
     earliest: Moment | None = None
+    """The earliest ready time of all waiting items; it may have passed."""
     by_type: tuple[TypeCounts, ...] = ()
+    """The types that most items have, the most frequent first."""
     version: Version = VERSION
     etag: str = ""
 
@@ -457,10 +504,15 @@ class Action(Struct, frozen=True, gc=False, kw_only=True):
     at: Moment
     by: str
     verb: str
+    """"run", "pause", "edit" and so on; "pause board" and "resume board"."""
     ids: tuple[str, ...] = ()
+    """The first of the items."""
     count: Count = 0
+    """The number of all items; 0: it was done to the board."""
     reason: str = ""
     detail: str = ""
+    """The fields that an edit changed, the names of params, the new id; never the values of
+    params."""
     via: str
     version: Version = VERSION
     etag: str = ""
@@ -494,7 +546,9 @@ def decoded_as(kind: type[Decoded], text: str) -> Decoded | None: ...
 @overload
 def decoded_as(kind: Any, text: str) -> Any: ...
 def decoded_as(kind: Any, text: str) -> Any:
-    """JSON text of a row as a `kind`, such as `Mark`; None where it is empty, or no such."""
+    """JSON text of a row as a value of `kind`, such as `Mark`; None where it is empty, or not of
+    it.
+    """
     try:
         return msgspec.json.decode(text, type=kind) if text else None
     except (ValueError, RecursionError):

@@ -34,7 +34,8 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     state: State
     """active, paused, done or removed: what a person decided, or what became of it."""
     schedule: str
-    """As last resolved: "every 8h", "cron 0 3 * * *"; "" for none."""
+    """As last resolved from item, settings and handler: "every 8h", "cron 0 3 * * *"; "" for
+    none."""
     timezone: str
     params: Mapping[str, Any]
     """As they were written: `${NAME}` is not replaced."""
@@ -85,7 +86,8 @@ class BoardItem(Struct, frozen=True, kw_only=True):
     stale: bool
     """Whether it runs and its lock was not renewed in time: any worker may override it."""
     silent: bool
-    """Whether it runs and its worker is not seen any more; False where workers were not read."""
+    """Whether it runs and its worker was not seen when it should have been. False where the workers
+    were not read with it."""
     labels: Labels
     """Description, owner and tags, its own or those of its type."""
 
@@ -295,7 +297,9 @@ def as_json(value: Any) -> Any:
 
 
 def _with_times(value: Any, depth: int) -> Any:
-    """The value with its times as text, `depth` levels deep; dicts, which are new, in place."""
+    """The value with its times as text, `depth` levels deep. Dicts, which are new, are changed in
+    place: a long list of items takes half as long.
+    """
     kind = type(value)
     if kind is datetime:
         return iso(value)
@@ -314,7 +318,9 @@ _DEPTH = 8
 
 
 def decoded(text: str) -> Any:
-    """The value of JSON text; None if empty; the text itself, where it is no JSON or too deep."""
+    """The value of JSON text; None for an empty one; text that is not JSON, or is nested deeper
+    than a handler's result can be, stays as it is.
+    """
     if not text:
         return None
     if is_nested_deeper(text, DEEPEST):

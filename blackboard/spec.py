@@ -41,7 +41,8 @@ INTERVAL: Literal["interval"] = "interval"
 OF_ITS_SCHEDULE = ("every", "cron", "rrule", "at", "timezone", "until", "max_runs", "blackout")
 """The fields of a spec that make its schedule."""
 OF_ITS_TIMES = (*OF_ITS_SCHEDULE, "jitter", "missed", "missed_limit", "missed_after", "timeout")
-"""The fields that say when an item is due and how long it runs: what is held has none of them."""
+"""The fields of a spec that say when an item is due, and for how long it may run: what is held, as
+partitions and elections are, has none of them."""
 
 
 class Spec(msgspec.Struct, omit_defaults=True, kw_only=True, frozen=True):
@@ -172,7 +173,9 @@ def check_count(name: str, number: object, *, most: int) -> None:
 
 
 def concurrency_of(most: object, key: object) -> Concurrency | None:
-    """The limit that `concurrency` and `key` mean; a key alone: one run. Raises BadInput."""
+    """The limit that `concurrency` and `key` mean; a key alone means one run at a time. Raises
+    BadInput naming the one that is wrong.
+    """
     if key is not None and (not isinstance(key, str) or not key):
         raise BadInput("key", f"{quoted(key)} is not a name of a param", "such as host")
     if most is None:
@@ -249,7 +252,9 @@ def decode_spec(text: str) -> Spec:
 
 
 def params_of(spec: str, once: str) -> dict[str, Any]:
-    """The params of a run: the item's, and over them its request's. Raises BadSpec."""
+    """The params of a run: the item's, and over them what a request gave for this run alone.
+    Raises BadSpec.
+    """
     if is_nested_deeper(once, 1 + DEEPEST):
         raise BadSpec("the params of this run are nested too deeply")
     try:
@@ -261,7 +266,9 @@ def params_of(spec: str, once: str) -> dict[str, Any]:
 
 def resolve(layers: Sequence[Spec], *, calendars: Calendars | None = None) -> RunSettings:
     """The settings of a run, but for those that only a type has: the first layer that has a field
-    decides it. Without `calendars` their names are not looked up. Raises BadInput naming the field.
+    decides it. Without `calendars` those that a blackout names are not looked up.
+
+    Raises BadInput naming the field.
     """
 
     def value_of(name: str) -> Any:
@@ -348,7 +355,9 @@ beginning of one, else, up to the end of all."""
 
 
 def is_nested_deeper(text: str, levels: int) -> bool:
-    """Whether JSON text is nested deeper than this: what a reader takes depends on the Python."""
+    """Whether JSON text has more lists and objects within each other than so many levels. How deep
+    a JSON reader gets depends on the Python, and on its stack.
+    """
     if len(text) <= levels or text.count("[") + text.count("{") <= levels:
         return False
     depth = 0
@@ -377,7 +386,9 @@ def check_spec(spec: Spec) -> None:
 
 
 def is_of_a_line(char: str) -> bool:
-    """Whether a label may have a character: printable, a space, or one that joins others."""
+    """Whether a label may have a character: one that can be printed, any space, or one that joins
+    letters and pictures.
+    """
     is_space = unicodedata.category(char) == "Zs"
     return char.isprintable() or is_space or char in _JOINERS
 
@@ -404,7 +415,9 @@ def _check_labels(spec: Spec) -> None:
 
 
 def check_params(params: Mapping[str, Any]) -> None:
-    """Refuses params that JSON or TOML could not write and read back the same. Raises BadInput."""
+    """Refuses params that JSON or TOML could not write and read back the same, once tuples and sets
+    are lists. Raises BadInput.
+    """
     check_value(params, "params", DEEPEST + 1)
 
 

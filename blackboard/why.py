@@ -352,6 +352,9 @@ def _shortage_of_permits(item: Item, facts: Circumstances) -> _Shortage:
     if held.items:
         until = f"ends, or {phrases.span(LEASE)} after its worker has died"
         remedy = f"{_higher('concurrency', item)}; or cancel one of them"
+    elif held.is_newer:
+        until = "is gone"
+        remedy = "upgrade blackboard and its workers; without a newer worker, delete that row"
     limit = f"{item.type} has {phrases.plural(len(held), 'run')}{apart} at a time"
     holders = phrases.some(held.items + held.rows, MOST_OCCUPANTS)
     text = f"{limit} on the whole board: held by {holders}; it starts when one of them {until}"

@@ -139,6 +139,11 @@ class SupervisorPipe:
 
         loop.add_reader(pipe, readable)
 
+    def leave(self) -> None:
+        """Calls nothing any more, until `when_closed`."""
+        if self._pipe is not None:
+            asyncio.get_running_loop().remove_reader(self._pipe)
+
 
 def _command() -> list[str]:
     """As Python takes it. In an archive of modules none finds it by its name."""

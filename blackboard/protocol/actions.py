@@ -1,9 +1,10 @@
 """The record of what people do to a board: a row for each command, in a partition of its own.
 
-No decision depends on these rows. A row is inserted after the command has done its work, which is
-done also if that fails. A command for many items, which lasts longer, inserts a row before the
-first of them as well, and deletes it at the end. The keys sort the newest action first. The
-coordinator deletes rows that are older than the history.
+No decision depends on these rows. A row is inserted after the command has done its work: if the row
+cannot be written, the work is done all the same; if the process is killed before, the action is not
+recorded. A command for many items, which lasts longer, inserts a row before the first of them as
+well, and deletes it at the end. The keys sort the newest action first; actions of one millisecond
+have no order among them. The coordinator deletes rows that are older than the history.
 
 An action has the names of params and never their values, which may be secret.
 """
@@ -52,7 +53,9 @@ async def record_action(
     detail: str = "",
     via: Via,
 ) -> None:
-    """Records an action on items or, without `ids`, on the board. Raises TableError."""
+    """Records an action on items or, without `ids`, on the board. Raises TableError when the store
+    does not take the row, or never says whether it did.
+    """
     row = await _row(board, by=by, verb=verb, ids=ids, reason=reason, detail=detail, via=via)
     await commit_again(board.table, keys.actions_partition(board.name), [row])
 
@@ -77,10 +80,11 @@ async def recording_action(
     via: Via,
     warn: Callable[[str], None],
 ) -> AsyncIterator[Done]:
-    """Records what is done to some of these items in a `with` as one action, also after an error.
-    Of several items, a row says beforehand that it was begun: the action takes its place or, where
-    nothing was changed, nothing. Raises TableError at the beginning; at the end it calls `warn`
-    instead.
+    """Records what is done to some of these items in a `with` as one action, also where an error
+    ends it in the middle. Of several items, a row says before the first is changed that it was
+    begun; at the end the action takes its place or, where nothing was changed, it is deleted.
+    Raises TableError at the beginning, when the store does not take that row; at the end, when all
+    is done, it calls `warn` instead.
     """
     row_of = partial(_row, board, by=by, verb=verb, reason=reason, via=via)
     begun: Insert | None = None
@@ -104,7 +108,9 @@ async def recording_action(
 
 
 async def _replace(board: BoardTable, begun: Insert | None, ended: Insert | None) -> None:
-    """Puts the row of an action in the place of the one that says that it was begun, if any."""
+    """Puts the row of an action that is over in the place of the one that says that it was begun,
+    if there are such rows.
+    """
     partition = keys.actions_partition(board.name)
     over = [] if ended is None else [ended]
     if begun is not None:
@@ -135,7 +141,9 @@ async def _row(
 
 
 async def actions(board: BoardTable, *, limit: int) -> list[Action]:
-    """The newest actions first, those of the future last; bad and newer rows are left out."""
+    """The newest actions, the newest first; behind them those whose time is still to come, as a
+    clock was ahead. Rows that cannot be read, or are of a newer version, are passed over.
+    """
 
     async def of(family: tuple[str, str]) -> list[Action]:
         partition, reading = keys.actions_partition(board.name), partial(readable, Action)
@@ -152,7 +160,9 @@ async def actions(board: BoardTable, *, limit: int) -> list[Action]:
 
 
 async def forget_old_actions(board: BoardTable, *, age: timedelta, pause: Pause) -> int:
-    """Deletes actions older than `age`, at most `MOST_FORGOTTEN`, with pauses; returns how many."""
+    """Deletes actions that are older than `age`, at most `MOST_FORGOTTEN`, and returns how many.
+    Awaits `pause` at the start, between pages and before each batch. Rows of a newer version stay.
+    """
     await pause()
     partition, now = keys.actions_partition(board.name), await board.table.now()
     if board.clock_proven_in():

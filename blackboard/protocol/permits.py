@@ -95,6 +95,8 @@ class Occupied:
     items: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
     """Rows that cannot be read, each in words, with its key."""
+    is_newer: bool = False
+    """Whether a newer version wrote one of them."""
 
     def __len__(self) -> int:
         return len(self.items) + len(self.rows)
@@ -106,13 +108,14 @@ async def occupied(board: BoardTable, limit: Limit) -> Occupied:
     return Occupied(
         items=tuple(row.permit.id for row in held if row.permit is not None),
         rows=tuple(_odd(board, row) for row in held if row.permit is None),
+        is_newer=any(row.is_newer for row in held),
     )
 
 
 def _odd(board: BoardTable, row: PermitRow) -> str:
     where = f"the row {row.row.key} in {_partition(board)}"
     if row.is_newer:
-        return f"{where}, which a newer version wrote (upgrade; without a newer worker, delete it)"
+        return f"{where}, which a newer version wrote"
     return f"{where}, which cannot be read and is free {span(LEASE)} after its last change"
 
 

@@ -8,13 +8,16 @@ steps, each safe by itself; a rename that was interrupted is finished by running
 
 Changes of the old item meanwhile are copied as well; changes of the copy are refused until the
 rename is done. A person may undo it until step 3: by resuming the old item, and then removing the
-copy. `rename_marks.py` has how the two are recognised.
+copy, which is refused while the old one is not active. `rename_marks.py` has how the two are
+recognised.
 
 The tombstone of the old item has the name of the rename: of two renames at a time, the one whose
-name is there has succeeded, and the copy of the other is removed, as it is where a person removes
-the old item while a rename is at work. The copy names the life of the old id that it is of: an item
-that is added under the old id after step 3 is another one. The history stays with the old id, as
-after a removal; the rows of notices move to the new id at the end.
+name is there has succeeded, and the copy of the other is removed. An old item that a person removes
+while a rename is at work stays removed, and the copy goes; after a rename was interrupted the copy
+is the item that is left, and the next call finishes it. The copy names the life of the
+old id that it is of: an item that is added under the old id after step 3 is another one. The
+history stays with the old id, as after a removal; the rows of notices move to the new id at the
+end.
 """
 
 from contextlib import suppress
@@ -116,8 +119,9 @@ class _Renaming:
         return None
 
     async def _move(self, old: Item, new: Item | None, settings: RunSettings) -> None:
-        """Makes the new one, over its tombstone or an earlier copy, unless it is there as it would
-        be made; then removes the old one. In doubt the next call of `go_on` decides.
+        """Makes the new one, over its tombstone or an earlier copy if there is one, unless it is
+        there as it would be made; then removes the old one. Where one of them has changed, or there
+        was no answer, the next call of `go_on` decides.
         """
         is_paused = old.is_paused and as_old(old) is None
         mark = self._marked(RENAMED_FROM + old.id, before=old.paused if is_paused else "")
@@ -191,7 +195,9 @@ class _Renaming:
         return renaming is not None and renaming.old_id == self._old_id
 
     def _is_left_over(self, copy: Item, old: Item) -> bool:
-        """Whether the item of a copy has another id by now, or was removed meanwhile."""
+        """Whether the item of a copy has another id, or was removed while this rename was at work;
+        `old` is the tombstone.
+        """
         is_over = self._was_there or is_moved(old)
         return is_over and is_copy_of(copy, old) and not is_applied(old, moved_name(copy.id))
 
@@ -201,7 +207,9 @@ class _Renaming:
 
 
 async def _move_notices(board: BoardTable, old_id: str, item: Item) -> None:
-    """Moves an item's notices to its new id, over older ones there. Raises TableError."""
+    """Moves the notices of an item to its new id, and deletes those of an earlier item of that id.
+    Where that fails, a notice that was sent may be sent once more. Raises TableError.
+    """
     partition, between = notices_partition(board.name), notices_range(old_id)
     moved = [row async for row in board.table.scan(partition, *between)]
     rows = [row async for row in board.table.scan(partition, *notices_range(item.id))]

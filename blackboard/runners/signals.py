@@ -21,10 +21,15 @@ class Unawaited:
 
     def __init__(self) -> None:
         self._calls: list[tuple[str, Coroutine[Any, Any, Any]]] = []
+        self._most = 16
+        """How many are noted until those that have begun are dropped."""
 
     def noted(self, name: str, call: Coroutine[Any, Any, Answer]) -> Coroutine[Any, Any, Answer]:
         """What a call of the function with this name returns."""
-        self._calls = [*self.left(), (name, call)]
+        self._calls.append((name, call))
+        if len(self._calls) > self._most:
+            self._calls = self.left()
+            self._most = 16 + 2 * len(self._calls)
         return call
 
     def left(self) -> list[tuple[str, Coroutine[Any, Any, Any]]]:

@@ -73,7 +73,8 @@ def checked(
     time: Time = as_it_is,
 ) -> Iterator[dict[str, Any]]:
     """The data of each operation, copied, as plain values, with times as `time` converts them; {}
-    for a Delete. One at a time: a store that encodes them has not all in memory.
+    for a Delete. One at a time, so that a store which encodes them has not all in memory; what is
+    not asked for is not checked.
 
     Raises Refused for what breaks a limit, ValueError for a key that occurs twice.
     """

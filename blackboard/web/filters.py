@@ -25,7 +25,7 @@ LONGEST = 200
 """Characters of a search, or of another value, that count."""
 MOST_VALUES = 20
 """Values of one name in an address."""
-MOST_KEPT = 8
+MOST_KEPT = 32
 """Choices of one version: a board may have 100,000 items."""
 
 

@@ -75,7 +75,6 @@ async def clear(scene: Scene) -> None:
     await scene.table.table.commit(scene.board.partition("davis"), gone)
 
 
-@pytest.mark.cases_of_one_store("rows are judged above the store")
 @pytest.mark.case("CR02")
 @pytest.mark.parametrize("what", ["item gone", "other fence", "not running"])
 @pytest.mark.parametrize("verb", ["adopt", "override"])

@@ -113,7 +113,7 @@ def test_a_result_that_is_nested_too_deeply_fails_its_run(
 ) -> None:
     """Also around the limit of recursion. A child is replaced after each: it tries fewer depths."""
     first = 960 + ["lists", "objects", "tuples"].index(kind)
-    depths = range(960, 1000, 3) if "async" in request.node.name else range(first, 1000, 20)
+    depths = range(960, 1000, 3) if "async" in request.node.name else range(first, 1000, 18)
 
     async def story(call: Called) -> None:
         ended, _ = await call(nested=kind, depth=DEEPEST)

@@ -187,8 +187,15 @@ LINES = {
 """Every command, and its exit code on a store that works."""
 ELSEWHERE = {"worker", "azurite", "serve"}
 """Commands that are run in processes of their own, below."""
-AS_JSON = {"wrong_key", "key_for_nobody"}
-"""Stores on which every command is called for JSON, too: one refuses, the other is not there."""
+AS_JSON = {
+    "wrong_key",
+    "key_for_nobody",
+    "key_in_the_address",
+    "signature_in_the_address",
+    "password_in_the_address",
+}
+"""Stores on which every command is called for JSON, too: of each kind of refusal one that answers,
+one that is not there, and those whose address is the secret."""
 WITHOUT_STORE = {
     "notify --test",
     "demo --nonsense",
