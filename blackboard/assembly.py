@@ -75,7 +75,8 @@ class WorkerSetup:
     job_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The tables `[jobs.TYPE]`."""
     watchdog: Callable[[float], None] | None = None
-    """Called at each beat with the moment before which the next comes; None: no watchdog."""
+    """Called at each beat, with the moment, in monotonic seconds, before which the next one comes;
+    None: nothing watches the loop."""
 
 
 def new_worker(
@@ -140,7 +141,9 @@ def _untraced(runner: Runner) -> Runner:
 
 
 def _traced(clock: Clock) -> Callable[[Runner], Runner]:
-    """Gives each run of a runner a span (pumps do not end). Raises BadInput where it cannot."""
+    """Gives each run of a runner a span; pumps have none, because they do not end. Raises BadInput
+    where that cannot be.
+    """
     from blackboard.runners.tracing import TracingRunner, set_up
 
     set_up()
@@ -276,7 +279,9 @@ def _parts(
 def group_worker(
     board: BoardTable, setup: WorkerSetup, *, parent: str, pump: Handler, races: Races | None
 ) -> GroupWorker:
-    """Assembles a worker's part in a pump's group; `parent` is the board that it belongs to."""
+    """Assembles a worker's part in the group of a pump. `board` is the group's, `parent` the
+    name of the board that it belongs to.
+    """
     parts = _parts(
         board,
         setup,

@@ -1,6 +1,9 @@
-"""Measures how fast a store is for boards: one worker on a scratch board, whose handlers do
-nothing, and a reference. A store that is a file gets another file beside it, any other a board of
-another name; both are deleted at the end.
+"""Measures how fast a store is for boards: one worker on a scratch board, and a reference.
+
+A store that is a file gets another file beside it, any other a board of another name; both are
+deleted at the end. Nothing else is read or written. Handlers do nothing, so the measurements are of
+everything around them. The number of runs depends on the speed of the store, so that each
+measurement takes some seconds.
 """
 
 import asyncio
@@ -48,9 +51,11 @@ STEPS = 4 + len(SLOTS)
 SECONDS = 4.0
 """About how many seconds one measurement takes by default."""
 FEWEST, MOST = 100, 20_000
+"""The fewest and the most runs of one measurement."""
 MOST_BATCHES = 40
 """Full batches of claims, and of releases, that are prepared to be written with no worker."""
 LAG_RATE = 100
+"""Items that become ready in a second."""
 LAG_CYCLE = timedelta(seconds=1)
 FEW_ITEMS, MANY_ITEMS = 10, 5_000
 STRIDE = 7_919
@@ -86,9 +91,9 @@ class Measurement:
 async def measure(
     store: str, progress: Callable[[str], None], *, seconds: float = SECONDS
 ) -> AsyncIterator[Measurement]:
-    """Yields measurements, each of which takes about `seconds`; the number of runs depends on the
-    speed of the store. `progress` is called with the name of the next one. Raises what opening the
-    store raises; Unavailable for a store that is too slow, BlackboardError for a run that fails.
+    """Yields measurements, each of which takes about `seconds`. `progress` is called with the name
+    of the next one. Raises what opening the store raises; Unavailable for a store
+    that is too slow, BlackboardError for a run that fails.
     """
     clock, chance = SystemClock(), SystemChance()
     name = f"bench_{chance.nonce()[:8]}"
@@ -147,7 +152,9 @@ async def measure(
 
 @asynccontextmanager
 async def scratch_table(store: str, name: str, clock: Clock) -> AsyncIterator[Table]:
-    """Its rows are deleted at the end. A busy one is asked again, but for the worker."""
+    """A table on the same store, whose rows are deleted at the end. So many requests may make the
+    store busy: all but those of the worker are made again then.
+    """
     file = beside(store, f"{name}.db")
     try:
         opened = await open_table(file or store, clock, create=file is not None)
@@ -184,7 +191,7 @@ async def _delete(table: Table, name: str) -> None:
 
 
 async def _delete_at_last(table: Table, name: str, clock: Clock) -> None:
-    """Also where the store is busy or away for less than `LONGEST_WAIT`."""
+    """Deletes them as well where the store is busy or away for less than `LONGEST_WAIT`."""
     until = clock.monotonic() + LONGEST_WAIT
     while True:
         try:
@@ -202,6 +209,7 @@ class Worked:
     """The speed and the cost of the runs on a board."""
 
     rate: float
+    """Runs in a second."""
     requests: int
     cpu: float
     """Seconds of CPU of this process for one run."""
@@ -235,7 +243,9 @@ class Scratch:
     async def worked_off(
         self, items: int, handler: Callable[..., Any], *, slots: int, warm: int = 0
     ) -> Worked:
-        """The rate leaves out the first `warm` runs, which start the child processes."""
+        """Runs so many due items with one worker. The rate leaves out the first `warm` runs, in
+        which the worker starts its child processes.
+        """
         board = await self._filled(items, handler)
         before, cpu = replace(self._table.requests), processor()
         moments = [self._clock.monotonic()]
@@ -318,7 +328,7 @@ async def filled_board(
     apart: timedelta = timedelta(0),
 ) -> BoardTable:
     """A board of one shard with so many items: the first is due so long from now, each other one a
-    little later, in another order than that of their ids.
+    little later. As on any board, they are due in another order than that of their ids.
     """
     clock, chance = SystemClock(), SystemChance()
     board = await BoardTable.create(

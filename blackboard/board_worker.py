@@ -80,7 +80,9 @@ def identity(chance: Chance) -> str:
 
 
 def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dict[str, Handler]:
-    """The handlers of the types a worker takes. Raises BadInput for one that it cannot have."""
+    """The handlers of the types a worker takes. Raises BadInput for a type that has none, and for a
+    handler that a child process could not import.
+    """
     for item_type in types:
         if item_type not in handlers:
             remedy = f"there are handlers for: {', '.join(sorted(handlers)) or 'none'}"
@@ -92,7 +94,8 @@ def handlers_taken(handlers: Mapping[str, Handler], types: Sequence[str]) -> dic
 
 
 Until = Literal["stopped", "idle", "once"]
-"""When a worker is done: when stopped; when nothing is due and nothing runs; after one walk."""
+"""When a worker is done: when it is stopped; when nothing is due and nothing runs; after one walk
+and the runs that it started."""
 
 
 class BoardWorker(OfOneProcess):

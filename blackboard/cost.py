@@ -55,10 +55,11 @@ BATCH = 100
 CLAIMS, RELEASES = BATCH // ROWS_OF_A_CLAIM, BATCH // ROWS_OF_A_RELEASE
 """Claims, and releases, in one request."""
 SINGLY = 2.0
-"""Requests of a run by itself."""
+"""Requests of a run by itself: its claim and its release."""
 IN_BULK = 1 / CLAIMS + 1 / RELEASES
 """Requests of a run among many that are ready together, and end together."""
 ROWS_A_RUN = ROWS_OF_A_CLAIM + ROWS_OF_A_RELEASE
+"""Rows that a run writes: Azure calls them entities."""
 PARTITION = 2_000
 """Entities a second that one partition, and so one shard, accepts on Azure."""
 PLANNED = PARTITION // 2
@@ -79,14 +80,15 @@ _MINUTES = re.compile(r"(?:^|(?<=; ))[^@ ]+ ")
 """The first fields of cron expressions."""
 
 ANNOUNCED_EVERY = timedelta(seconds=ANNOUNCE_EVERY)
-"""Between two writes of a worker's row; at each `MEETS_EVERY`th it reads those of others."""
+"""The time between two writes of a worker's row; at each `MEETS_EVERY`th it reads those of others.
+"""
 CHECKED_EVERY = LEASE / 3 * (1 - JITTER / 2)
 """The mean time between two checks of the coordinator's election: see `sharing/election.py`."""
 PAGE = 1_000
 """Rows of a page on Azure."""
 COUNTED_IN, EXAMINED_IN = 1, 2
-"""Requests besides those for items, locks and tokens: the row of the counts; the rows of workers,
-and the floor."""
+"""Requests besides those for items, locks and tokens: the row of the counts, which is written; the
+rows of workers, and the floor."""
 
 PRICE = 0.036
 """US dollars for a million transactions of any kind."""
@@ -174,7 +176,7 @@ class RequestCounts:
 
 
 def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | None:
-    """None when the item does not run repeatedly from now on."""
+    """How an item runs from now on; None when it does not run repeatedly."""
     interval = _interval(settings.schedule, now) if settings.schedule else None
     if item.state is not State.ACTIVE or interval is None:
         return None
@@ -192,7 +194,9 @@ def rhythm_of(item: Item, *, settings: RunSettings, now: datetime) -> Rhythm | N
 
 
 def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[Rhythm]:
-    """Of items that run repeatedly. Those whose settings cannot be computed are left out."""
+    """How items run from now on. Left out are items that do not run repeatedly, and those whose
+    settings cannot be computed here: `doctor` reports them.
+    """
     rhythms = []
     for item in items:
         try:
@@ -205,7 +209,9 @@ def rhythms_of(items: Iterable[Item], resolve: Resolve, now: datetime) -> list[R
 
 
 def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
-    """The mean time between the coming slots, longer where they end within a month."""
+    """The mean time between the coming slots, longer where the schedule ends within a month; None
+    when there are none.
+    """
     until = schedule.limits.until
     left = 1.0 if until is None else min((until - now) / MONTH, 1.0)
     if isinstance(schedule, Once) or left <= 0:
@@ -217,8 +223,8 @@ def _interval(schedule: Schedule, now: datetime) -> timedelta | None:
 
 @lru_cache(maxsize=4096)
 def _mean(schedule: Every | Cron | RRule, today: datetime) -> timedelta | None:
-    """The mean time between the slots of an endless schedule. Reading slots takes long, so few are
-    read, and none of an `every` or a cron expression without windows.
+    """The mean time between the slots of an endless schedule from `today` on. Reading slots takes
+    long, so few are read, and none of an `every` or a cron expression without windows.
     """
     if isinstance(schedule, RRule):
         return _mean_of_slots(schedule, today)
@@ -240,7 +246,9 @@ def _without_windows(schedule: Every | Cron) -> timedelta | None:
 
 
 def _mean_of_slots(schedule: Every | Cron | RRule, today: datetime) -> timedelta | None:
-    """Of whole weeks, or of `LONGEST_FORESEEN` where there are few, or of the first ones."""
+    """Read from the slots of whole weeks; where there are few, of `LONGEST_FORESEEN`, or of the
+    month in which they end; and where there are very many, from the first ones.
+    """
     soon, end = 0, today + WEEK
     for before, slot in enumerate(slots_after(schedule, today)):
         if slot > today + LONGEST_FORESEEN:
@@ -256,7 +264,9 @@ def _mean_of_slots(schedule: Every | Cron | RRule, today: datetime) -> timedelta
 
 
 def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
-    """In a month; `together`: items that are ready in the same second are claimed, and end, so."""
+    """Requests in a month. With `together`, the least: items that are ready in the same second are
+    claimed together, and end together.
+    """
     beat = BEAT * load.cycle
     shortest = min((rhythm.interval for rhythm in load.rhythms), default=beat)
     walks = load.workers * load.shards * (MONTH / beat) * ceil(beat / shortest)
@@ -282,7 +292,7 @@ def asked_for(load: Load, *, together: bool = False) -> RequestCounts:
 
 
 def _coordinator(load: Load) -> float:
-    """Of the workers' election, and of the one that is elected."""
+    """Requests in a month of the workers' election and of the one that is elected."""
     checks = load.workers * (MONTH / CHECKED_EVERY)
     pages = load.shards + len(load.rhythms) // PAGE
     busy = min(max((rhythm.lasts / rhythm.interval for rhythm in load.rhythms), default=0.0), 1.0)
@@ -308,7 +318,9 @@ def shards_advised(load: Load) -> int:
 
 
 def largest_herd(load: Load) -> tuple[int, float]:
-    """Items that are ready in the same second, and the seconds that their rows take at least."""
+    """The largest number of items that are ready in the same second, and the least seconds that
+    the store needs to write all their rows.
+    """
     moments = Counter(rhythm.ready.replace(microsecond=0) for rhythm in load.rhythms)
     most = max(moments.values(), default=0)
     return most, most * ROWS_A_RUN / (PARTITION * load.shards)
@@ -332,7 +344,9 @@ def _bytes(rhythm: Rhythm, retention: Retention) -> float:
 
 
 def price_of(store: str) -> float:
-    """What a store charges for a million requests, in US dollars: nothing, but for Azure."""
+    """What a store charges for a million requests, in US dollars: the list price of Azure, else
+    nothing.
+    """
     return PRICE if store.lower().startswith("https:") else 0.0
 
 

@@ -1,8 +1,9 @@
 """Hands the events of a worker to its subscribers.
 
-A subscriber that raises is isolated: the others get the event, the worker goes on. What it missed
-is counted. The others get an event about its first failure, its 10th, its 100th, and so on; when it
-works again it gets one event that says how many it has missed.
+A subscriber that raises is isolated: the others get the event, the worker goes on, and the next
+event is handed to that subscriber again. What it missed is counted. The others get an event about
+its first failure, its 10th, its 100th, and so on. When it works again it gets one event that says
+how many it has missed.
 """
 
 import logging
@@ -123,7 +124,9 @@ class EventEmitter:
         self.emit(make, run.id, run.type, run.fence, *args, **values)
 
     def _report(self, failed: Subscription) -> None:
-        """Emits the failures of a subscriber to the others; one that fails at this is counted."""
+        """Emits the failures of a subscriber to the others. One that fails at this, too, is counted
+        and not reported.
+        """
         message = f"{failed.name} fails ({failed.failures}): {failed.problem}"
         event = self._trouble(failed, message)
         for subscription in tuple(self.subscriptions):

@@ -95,7 +95,9 @@ def within_descriptors(most: int, *, share: int) -> int:
 
 
 def _host_of(text: str) -> str | None:
-    """The host before a port, without the brackets of IPv6; None: it is neither that nor a name."""
+    """The host that is written before a port, an IPv6 address without its brackets; None: what is
+    written is neither that nor a name.
+    """
     if not set(text) & set("[]:"):
         return text
     address = text[1:-1]

@@ -95,7 +95,9 @@ class Unchangeable(BlackboardError):
 
 
 class StillRuns(Unchangeable):
-    """An item gets no other type or checkpoint while it runs: its run has its own."""
+    """An item cannot get another type or checkpoint while it runs: its run is of the type, and
+    saves checkpoints of its own.
+    """
 
     def __init__(self, item_id: str, noun: str) -> None:
         remedy = "`pause` it and wait for its end, or `cancel` it"

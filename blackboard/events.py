@@ -229,7 +229,9 @@ class LocksRenewed(BoardEvent, frozen=True, kw_only=True):
 
 
 class RunStarted(BoardItemEvent, frozen=True, kw_only=True):
-    """A run was claimed; where it cannot begin, it is put back. Each run that ends was started."""
+    """A run was claimed. Its handler is called, unless its slot or its permit was taken meanwhile,
+    or no process can be started: then it is put back. Each run that ends was started.
+    """
 
     kind = "claimed"
 
@@ -259,7 +261,8 @@ class RunEnded(BoardItemEvent, frozen=True, kw_only=True):
 
     run: BoardRun
     release: str
-    """"done"; "late": its lock was taken away; "dropped": its item is gone, or it was refused."""
+    """"done"; "late": its lock had been taken away; "dropped": its item is gone, or the store
+    refused what it says."""
     ready: datetime
     """When its token was ready: it might have started then."""
     failures: int
@@ -445,7 +448,9 @@ class StoreEvent(BoardEvent, frozen=True, kw_only=True):
 
 
 class StoreAway(StoreEvent, frozen=True):
-    """The store, or a part of it, does not answer; emitted each minute while that lasts."""
+    """The store, or a part of it, does not answer. Emitted again while that lasts, a minute after
+    the last one.
+    """
 
     level = logging.WARNING
 
@@ -524,7 +529,9 @@ class CoordinatorEnded(BoardEvent, frozen=True, kw_only=True):
 
 
 class Housekept(BoardEvent, frozen=True, kw_only=True):
-    """The coordinator has deleted rows past their retention, of its board and those below it."""
+    """The coordinator has deleted rows that are past their retention, of the board and of those
+    that belong to it.
+    """
 
     kind = "housekeeping"
     logged = ("runs", "tombstones", "notices", "mail", "actions")

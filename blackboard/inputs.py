@@ -53,7 +53,9 @@ def check_id(text: str, field: str = "id") -> str:
 
 
 def check_new_id(text: str, field: str = "id") -> str:
-    """Refuses what commands read as a pattern, too. (? and [ are in addresses.)"""
+    """Refuses what `check_id` and `check_looks` do, and an id that commands read as a pattern of
+    many ids. (? and [ are in addresses, and match little else.)
+    """
     check_looks(field, check_id(text, field))
     if "*" in text or is_label(text) or state_in(text):
         problem = f"{text!r} would mean other items in commands"
@@ -63,7 +65,7 @@ def check_new_id(text: str, field: str = "id") -> str:
 
 def check_looks(field: str, text: str) -> str:
     """Refuses a name that is shown as another one is: with blanks at its ends, or with characters
-    that Unicode writes in two ways, in another form than NFC.
+    that Unicode writes in two ways, in another form than NFC. Raises BadInput naming its field.
     """
     if text != text.strip():
         raise BadInput(field, f"{text!r} has blanks at its ends", "leave them out")
@@ -85,14 +87,16 @@ def check_state(text: str) -> str:
 
 
 def check_whole(field: str, number: int) -> int:
-    """Refuses a number that no row can hold, and that may have no text."""
+    """Refuses a number that no row can hold, and that may have no text. Raises BadInput."""
     if not -(2**63) <= number < 2**63:
         raise BadInput(field, "the number is far out of range")
     return number
 
 
 def check_text(field: str, text: str) -> str:
-    """Refuses a text that is too long for a name or a reason, or that is no UTF-8."""
+    """Refuses a text that is too long for a name or a reason, or that cannot be written as UTF-8.
+    Raises BadInput naming its field.
+    """
     if len(text) > LONGEST_TEXT:
         raise BadInput(field, f"it has {len(text):,} characters", f"{LONGEST_TEXT:,} at the most")
     check_utf8(field, text)
@@ -100,7 +104,7 @@ def check_text(field: str, text: str) -> str:
 
 
 def check_utf8(field: str, text: str, remedy: str = "use another") -> None:
-    """Refuses a text, or a path, that cannot be written as UTF-8."""
+    """Refuses a text, or a path, that cannot be written as UTF-8. Raises BadInput."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -121,8 +125,8 @@ def check_keys(text: str | bytes, field: str) -> None:
 
 
 def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where: str = "") -> None:
-    """Refuses a name that the handlers of the type `of` do not take. `where`, such as "params.",
-    stands before it.
+    """Raises BadInput for a name that the handlers of the type `of` do not take. `where` is what
+    stands before names, such as "params.".
     """
     for name in names:
         if name not in taken:
@@ -132,14 +136,15 @@ def check_names(names: Iterable[str], taken: Collection[str], *, of: str, where:
 
 
 def number_of(text: str, *, digits: int = 9) -> int | None:
-    """The number that at most so many decimal digits mean; None: it is none."""
+    """The number that a text of at most `digits` decimal digits means; None: it is none."""
     is_number = text.isascii() and text.isdigit() and len(text) <= digits
     return int(text) if is_number else None
 
 
 def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]) -> Spec:
-    """`spec` with other fields and params, checked. "" takes a field back, so that the default of
-    the type counts. A schedule takes the place of any other. Raises BadInput naming the field.
+    """`spec` with other fields and params, checked. "" takes a field back, and no other, so that
+    the default of the type counts. A schedule takes the place of any other. Raises BadInput naming
+    the field.
     """
     fields = {name: None if value == "" else value for name, value in changes.items()}
     if any(fields.get(name) is not None for name in SCHEDULE):
@@ -154,7 +159,9 @@ def changed(spec: Spec, changes: Mapping[str, Any], *, params: Mapping[str, Any]
 
 
 def check_size(spec: Spec, *, limit: int) -> None:
-    """Refuses a spec that no row of the store can hold; `limit` is its `max_value`."""
+    """Refuses a spec that no row of the store can hold, before anything is sent. `limit` is the
+    store's `max_value`.
+    """
     check_params_size(spec.params)
     if (size := units(encode_spec(spec))) > limit:
         longest = max(spec.__struct_fields__, key=lambda name: len(str(getattr(spec, name))))
@@ -165,7 +172,9 @@ def check_size(spec: Spec, *, limit: int) -> None:
 
 
 def checkpoint_text(value: Any, *, limit: int) -> str:
-    """As its row holds it, "" for None. Raises BadInput for what no row holds."""
+    """A checkpoint as its row holds it, "" for None. Raises BadInput for one that JSON cannot hold,
+    or that has more than `limit` characters of JSON.
+    """
     if value is None:
         return ""
     check_value(value, "checkpoint", may_be_null=True)
@@ -203,8 +212,8 @@ def checked_first(text: str | None, settings: RunSettings) -> str | None:
 
 
 def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime | None:
-    """When a new item is due first: "now", "next" by its schedule, a time, or a duration from now;
-    None: as its type says. None is returned where that says nothing either: the schedule decides
+    """When a new item is due first: "now", "next" by its schedule, a time, or a duration from now.
+    None given: as its type says; None if that says nothing either, and then the schedule decides
     (`rules.next_run.first_slot`). Raises BadInput; NoTimeLeft where the schedule has no next time.
     """
     text = checked_first(text, settings)
@@ -235,7 +244,9 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
 
 
 def _has_first_slot(schedule: Schedule, now: datetime) -> bool:
-    """An `every` is due at once, an `at` also when its time has passed."""
+    """Whether a new item has a slot by its schedule. An `every` is due at once, an `at` also when
+    its time has passed.
+    """
     if isinstance(schedule, Every):
         begins = opens(schedule, now)
         return begins is not None and is_in_time(schedule, begins)
@@ -265,7 +276,9 @@ _WORDS: dict[Any, str] = {
 
 
 def checked(method: Callable[P, Answer]) -> Callable[P, Answer]:
-    """Makes a method check its arguments by its annotations, and raise BadInput."""
+    """Makes a method check its arguments by its annotations. It raises BadInput naming the argument
+    that is of another kind.
+    """
     takes = {
         name: parameter.annotation
         for name, parameter in signature(method).parameters.items()
@@ -302,7 +315,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 
 
 def _member_of(kind: Any) -> Any:
-    """None: the kind is no list."""
+    """The kind of the members of a list; None: the kind is no list."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
         return next(filter(None, map(_member_of, parts)), None)

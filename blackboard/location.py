@@ -34,7 +34,8 @@ class Location:
     name: str
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     unread: str = ""
-    """Why the handlers could not be read: an item whose schedule may be theirs is refused."""
+    """Why the handlers could not be read, where items are changed: an item whose schedule may be
+    theirs cannot be computed then."""
     clock: Clock = field(default_factory=SystemClock)
     cwd: Path = field(default_factory=Path.cwd)
     """Where a relative path of the store starts from, also when jobs change the current folder."""
@@ -51,7 +52,9 @@ class Location:
         return resolve_path(self.store, self.cwd)
 
     def check_params(self, item_type: str, params: Mapping[str, Any]) -> None:
-        """Refuses params that the type's handler, if it is at hand, does not take."""
+        """Refuses params that the type's handler does not take, as far as it declares them and is
+        at hand. Raises BadInput naming the field.
+        """
         handler = self.handlers.get(item_type)
         if handler is not None and handler.params is not None:
             handler.params.check(params)
@@ -135,7 +138,9 @@ class Location:
 
 
 def store_of(named: str | None, settings: Settings, folder: Path) -> str:
-    """The named store, BLACKBOARD_STORE, `[board] store`, or blackboard.db beside the settings."""
+    """The named store, else BLACKBOARD_STORE, else `[board] store`, else blackboard.db beside the
+    settings.
+    """
     if named is None:
         named = os.environ.get("BLACKBOARD_STORE") or None
     if named is not None:

@@ -36,7 +36,9 @@ def stamp_to_milliseconds(moment: datetime) -> str:
 
 
 def brief(seconds: float, *, nearest: bool = False) -> str:
-    """In one unit, cut or to the nearest: "90s", "3m", "7h"; one decimal below ten seconds."""
+    """A duration in one unit, cut or to the nearest: "90s", "3m", "7h", "2d"; below ten seconds one
+    decimal.
+    """
     if seconds < 0:
         return "-" + brief(-seconds, nearest=nearest)
     if 0 < seconds < 9.95:
@@ -57,7 +59,7 @@ def span(seconds: float) -> str:
 
 
 def since(age: float) -> str:
-    """How long no renewal: "for 3m 20s"; an infinite age is from before the host was started."""
+    """A time without renewal: "for 3m 20s"; an infinite age is from before the host was started."""
     return "since before this host was started" if age == float("inf") else f"for {span(age)}"
 
 
@@ -67,7 +69,9 @@ def last_seen(age: float) -> str:
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """As in "3m ago", "in 8h", "now". What is to come is rounded: 8 h less a second, "in 8h"."""
+    """A time relative to now: "3m ago", "in 8h", "now". A future time is rounded to the nearest
+    unit: 8 hours less a second are "in 8h".
+    """
     seconds = int((moment - now).total_seconds())
     if seconds == 0:
         return "now"
@@ -87,7 +91,9 @@ def plural(number: int, noun: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value in an error, shortly: as Python writes it, or by its class where that fails."""
+    """A value that cannot be used, shortly, in an error: as Python writes it, or by its class where
+    that fails.
+    """
     try:
         return repr(value)[:60]
     except Exception:  # noqa: BLE001 - a class has its own code for this, and large numbers none
@@ -95,14 +101,16 @@ def quoted(value: object) -> str:
 
 
 def some(names: Sequence[str], most: int, *, total: int | None = None) -> str:
-    """As in "a, b and 3 more". `total` is the number of all names, if it is more than these."""
+    """The first names, and how many more there are: "a, b and 3 more". `total` is the number of all
+    names, if it is more than these.
+    """
     more = (len(names) if total is None else total) - min(len(names), most)
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def command(verb: str, *ids: str, board: str = "") -> str:
-    """A command as it is typed: "`blackboard run ann`". `verb` may have options; `board` is named
-    where it is not the one that the caller's command is about.
+    """A command about items, to be typed in a shell: "`blackboard run ann`". `verb` may have
+    options. `board` is named where it is not the one that the caller's command is about.
     """
     typed = shlex.join(ids)
     if any(item_id.startswith("-") for item_id in ids):

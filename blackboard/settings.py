@@ -442,7 +442,9 @@ def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """The path in `$.types[...].every`, `$.items[2].id`; `[...]` is the first wrong one."""
+    """The path in `$.types[...].every`, `$.items[2].id`. `[...]` is the first entry that is
+    wrong.
+    """
     path: list[str | int] = []
     for name, number in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", where):
         if name:

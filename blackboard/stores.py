@@ -79,7 +79,9 @@ def _check_no_options(path: str) -> None:
 
 
 def wake_workers(url: str) -> None:
-    """Wakes the workers of this host, if the store is a file; others wait for their cycle."""
+    """Wakes the workers of this host that work on a file. Workers of other stores find a change in
+    their next walk.
+    """
     if file := _file_of(url):
         wake_listeners(file)
 
@@ -131,7 +133,9 @@ def resolve_path(url: str, folder: Path) -> str:
 
 
 def _parts(url: str) -> tuple[str, str]:
-    """The kind, in lower case, and the rest of a URL; a path is of kind `path`. Raises BadInput."""
+    """The kind of store, in lower case, and the rest of the URL. A path is of kind `path`. Raises
+    BadInput for a URL that holds a secret, whatever is to be done with it.
+    """
     refuse_secrets(url)
     scheme = _SCHEME.fullmatch(url)
     return (scheme[1].lower(), scheme[2]) if scheme else ("path", url)

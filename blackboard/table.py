@@ -39,7 +39,9 @@ TRIES = 3
 
 
 class Row(Struct, frozen=True, gc=False):
-    """One row as read. `stamp`: when it was written, in the store's own form, for `age`."""
+    """One row as read. `stamp` says when it was written, in a form of the store's own: for
+    `age`.
+    """
 
     key: str
     etag: Etag
@@ -122,7 +124,9 @@ class Unavailable(TableError):
 
 
 class Unusable(Unavailable):
-    """The store needs repair: disk full, file damaged, table missing, credential refused."""
+    """The store needs repair: its disk is full, its file damaged or not writable, its table
+    missing, or the credential is refused.
+    """
 
 
 class Refused(TableError):
@@ -140,7 +144,9 @@ class Replaced(Unusable):
 
 @dataclass(slots=True)
 class Requests:
-    """Requests to a store, by kind: each a round trip and, on Azure, on the bill."""
+    """How many requests a store was sent, by kind. Each is one round trip, and on Azure one
+    transaction on the bill.
+    """
 
     commits: int = 0
     """Batches."""
@@ -187,7 +193,8 @@ class Table(Protocol):
     max_value: int
     """Characters of one string value, at most."""
     resolution: float
-    """Seconds by which `age` may be off: a stale lock is older than its lease by more than this."""
+    """Seconds by which `age` may be off: a lock is stale only when its age exceeds its lease by
+    more than this."""
     requests: Requests
     """Requests sent through this object so far."""
 
@@ -240,7 +247,9 @@ async def try_delete(
     *,
     pause: Callable[[], Awaitable[None]] | None = None,
 ) -> int:
-    """Deletes rows in batches; returns how many. A batch that is refused or unanswered is left."""
+    """Deletes rows, many in a batch, with a `pause` before each batch; returns how many. Where a
+    row of a batch has changed or is gone, or no answer came, that batch is left for the next time.
+    """
     deleted = 0
     for start in range(0, len(ops), table.max_rows):
         batch = ops[start : start + table.max_rows]
@@ -273,7 +282,9 @@ async def commit_again(table: Table, partition: str, ops: Sequence[Op]) -> None:
 
 
 def just_after(key: str) -> str:
-    """The first key that could follow this one: keys have printable characters alone."""
+    """The end of a range that ends with this key, or the start of one that goes on after it. Keys
+    have only printable characters, so none sorts between a key and the same with a space after it.
+    """
     return key + " "
 
 

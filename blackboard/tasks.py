@@ -18,7 +18,9 @@ _Call = Callable[[], None]
 
 
 async def until_one_ends(*waiting: Awaitable[object]) -> None:
-    """Waits until one has ended, and cancels the others; results and errors are dropped."""
+    """Waits until one of these has ended, and cancels the others. Their results and errors are
+    dropped.
+    """
     tasks = [asyncio.ensure_future(work) for work in waiting]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -156,7 +158,9 @@ class SerialExecutor:
 
 
 async def in_thread(function: Callable[..., Result], *values: Any) -> Result:
-    """Calls `function` in a thread of its own: handlers may occupy all of `to_thread`."""
+    """Calls `function` in a thread of its own, in the context of the caller; returns or raises what
+    that does. Handlers may occupy all threads of `asyncio.to_thread`.
+    """
     thread = SerialExecutor("blackboard-call")
     try:
         return await thread.call(partial(copy_context().run, function, *values))

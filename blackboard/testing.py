@@ -75,8 +75,8 @@ _EMULATOR = pytest.StashKey[Emulator]()
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
 MOST_RUNS = 2_000
-"""Of an item in a call of `work` without `lasting`: one that asks for another run each time would
-never be done. `missed_limit` allows half of that."""
+"""Runs of an item in a call of `work` without `lasting`: one that asks for another run each time
+would never be done. `missed_limit` allows half of that."""
 
 
 class TurnedClock(SystemClock):
@@ -96,7 +96,7 @@ class TurnedClock(SystemClock):
 
 
 class BoardUnderTest(ItemVerbs):
-    """A board with its verbs, and what else a test does with it."""
+    """A board with its verbs, which wait, and what else a test does with it."""
 
     def __init__(self, board: Board, portal: Portal, *, clock: TurnedClock | None) -> None:
         """`clock` is None where the store has one of its own."""
@@ -111,7 +111,8 @@ class BoardUnderTest(ItemVerbs):
 
     def advance(self, duration: str | float | timedelta) -> datetime:
         """Turn the clock of the board on, by "2h", seconds or a timedelta; returns the time then.
-        What comes due is run by the next `work`. Raises BadInput on a store with its own clock.
+        Nothing runs meanwhile: what comes due is run by the next `work`. Raises BadInput on a
+        store with a clock of its own.
         """
         if self._clock is None:
             problem = "the clock of this board is the emulator's, and cannot be turned"
@@ -128,8 +129,8 @@ class BoardUnderTest(ItemVerbs):
         first: str | datetime | None = "now",
         **options: Unpack[RunOptions],
     ) -> BoardItem:
-        """Add an item as `Board.add` does, due at once if nothing else is said. Its params are
-        checked when it runs. Raises BadInput.
+        """Add an item, which is due at once if nothing else is said, as `Board.add` does. What is
+        left out is as `@handler` says. Its params are checked when it runs. Raises BadInput.
         """
         return super().add(item_id, item_type, params=params, first=first, **options)
 
@@ -139,10 +140,10 @@ class BoardUnderTest(ItemVerbs):
         settings: Mapping[str, Mapping[str, Any]] | None = None,
         lasting: str | float | timedelta | None = None,
     ) -> list[BoardRun]:
-        """Work until nothing is due and nothing runs. Returns the runs that ended, also those that
-        failed. `lasting` goes on for so long on the clock of the board, which is turned on to each
-        moment at which something is due. Raises BlackboardError for an item that is due again
-        whenever it has run, 2,000 times.
+        """Work until nothing is due and nothing runs. Returns the runs that ended, in that order.
+        Where a handler fails, its run has failed; nothing is raised. `lasting` goes on for so long
+        on the clock of the board, which is turned on to each moment at which something is due.
+        Raises BlackboardError for an item that is due again whenever it has run, 2,000 times.
 
         `jobs` are what `--jobs` takes, from the current folder, or functions with `@handler`.
         `settings` are the tables `[jobs.TYPE]`.
@@ -227,7 +228,9 @@ def azurite(request: pytest.FixtureRequest) -> Emulator:
 
 
 def _emulator(config: pytest.Config) -> Emulator:
-    """A fixture that the others need would have to be imported by tests, too."""
+    """The emulator, started at first use, stopped with pytest. Were it a fixture that the others
+    need, tests would have to import it, too.
+    """
     emulator = config.stash.get(_EMULATOR, None)
     if emulator is None:
         if not has_node() and not (
@@ -240,7 +243,9 @@ def _emulator(config: pytest.Config) -> Emulator:
 
 
 def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -> Handler:
-    """The same handler as a coroutine. `call` runs a coroutine on the loop of the worker."""
+    """The same handler as a coroutine, which a worker runs in its own process. `call` runs a
+    coroutine on the loop of the worker.
+    """
     if handler.is_async:
         return handler
 
@@ -272,7 +277,7 @@ class TurnedSignal:
     """`ctx.lost` or `ctx.stopping` of `context()`: true from `set` on. `wait` does not wait."""
 
     def __init__(self, do: Callable[[Callable[[], Any]], Any]) -> None:
-        """`do` calls what gives the answer of `wait`."""
+        """`do` is what `wait` does with the function that gives its answer."""
         self.reason = ""
         self._is_set = False
         self._do = do

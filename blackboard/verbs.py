@@ -1,8 +1,8 @@
 """What people do to hold up items, or to end their runs: pause, resume, cancel, unlock, ack.
 
-Each verb is about an item as it was read: one that ends a run ends no other run than that. Commands
-print the words that it returns; `blackboard.Board`, and with it the pages, raises those that mean
-no.
+Each verb is about an item as it was read: one that ends a run ends no other run than that. It
+returns what came of it in words. Commands print them; `blackboard.Board`, and with it the pages and
+their JSON interface, raises those that mean no.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,16 +17,17 @@ from blackboard.why import due_words
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What came of a change of one item."""
+    """The result of a change of one item: the item now, and words for people."""
 
     item: Item
     words: str
-    """Those after the id: "is paused"."""
+    """The words after the id: "is paused"."""
     changed: bool = True
     details: Sequence[str] = ()
+    """The names of what was changed, for the record of the action."""
     no: bool = False
     exit_code: int = 1
-    """Where the answer is no."""
+    """The command's, where the answer is no."""
 
 
 def _unchanged(item: Item, words: str, *, no: bool = False) -> Answer:

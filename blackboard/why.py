@@ -96,7 +96,7 @@ class Circumstances:
     has_other_slots: bool = False
     """Whether one of these workers has free slots, but none of the type."""
     permitted: Occupied | None = None
-    """Where the limit of its type on the board is reached: what counts against it."""
+    """Where the limit of its type on the board is reached: the items that run under it."""
     clock: str = ""
     """What is wrong with the item's times because of a wrong clock."""
     group: str = ""
@@ -649,8 +649,8 @@ async def _version_of_token(board: BoardTable, item: Item) -> int:
 async def _occupants(
     board: BoardTable, workers: Sequence[Member], item_type: str, settings: RunSettings | None
 ) -> tuple[tuple[str, ...], bool]:
-    """The items in the slots of some workers, none if one of them has a free slot for the type; and
-    whether one has free slots, but none for the type, of which it may have fewer.
+    """What runs in the slots of some workers; nothing if one of them has a free slot for the type.
+    A worker may have fewer slots for a type than it has.
     """
     held: dict[str, list[Lock]] = {worker.owner: [] for worker in workers}
     async for lock in board.locks():

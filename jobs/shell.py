@@ -10,9 +10,13 @@ The command has no input, its output is kept with the run, and the variables of 
 BLACKBOARD_ITEM, BLACKBOARD_DUE, BLACKBOARD_ATTEMPT and BLACKBOARD_FENCE. It does not get the
 connection string of the store. Exit code 0 is ok, any other fails the run.
 
-Who may write to the board may run any command as the worker's user: so nothing runs unless the
-worker's own settings allow it. All users of the host can read the arguments of a process: so none
-has the value of a `${NAME}`. `env` passes secrets to a program.
+All users of the host can read the arguments of a process, so no argument has the value of a
+`${NAME}`: in text it is left to /bin/sh, which reads the variable from the worker's environment; in
+a list it is refused. `env` passes secrets to a program. A shell script may still give secrets to
+other programs as arguments.
+
+A list never passes through a shell. A user who may write to the board may run any command as the
+worker's user, and therefore nothing runs unless the worker's own settings allow it.
 
 However a run ends, the command's process group ends with it, also processes in the background: at
 a timeout, or when its worker is killed. A process that has left the group is not ended.
@@ -80,7 +84,9 @@ class ShellParams:
 
 @handler("shell", params=ShellParams)
 def run(item: Item, ctx: Context) -> dict[str, int]:
-    """Runs the item's command. Raises CommandFailed, and BadInput for what cannot be run here."""
+    """Runs the item's command. Raises CommandFailed for how it ended, BadInput for what this worker
+    cannot run.
+    """
     check_names(ctx.settings, ["allow"], of="shell", where="jobs.shell.")
     if ctx.settings.get("allow") is not True:
         remedy = "allow = true under [jobs.shell] in the worker's settings file"

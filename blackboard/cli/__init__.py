@@ -205,8 +205,8 @@ def _end_when_asked() -> None:
 
 
 def _leave_threads(code: int, streams: tuple[TextIO, TextIO]) -> None:
-    """Ends this process at once if handlers have left threads, for which Python would wait. An
-    exception that is being handled is printed first.
+    """Ends this process at once, with this exit code, if handlers have left threads behind, for
+    which Python would wait. An exception that is being handled is printed first.
     """
     import threading  # noqa: PLC0415 - not for --help
 
@@ -296,7 +296,7 @@ def _failure(error: Exception) -> tuple[str, int] | None:
 
 
 def _lacking(error: BaseException) -> str:
-    """What the system refused, and where it is limited; "" for another error."""
+    """The resource that the system refused, and where it is limited; "" for another error."""
     match error:
         case OSError(errno=errno.EMFILE | errno.ENFILE):
             return "open files (`ulimit -n`)"
@@ -312,6 +312,7 @@ def _lacking(error: BaseException) -> str:
 
 
 def _usage(error: click.ClickException) -> str:
+    """What is wrong, and where the right usage is to be read."""
     message = error.format_message()
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return message
@@ -325,7 +326,7 @@ def _usage(error: click.ClickException) -> str:
 
 
 def _meant(error: click.UsageError, command: click.Command) -> str:
-    """The command, or the option of this one, that is meant by another word; "": none."""
+    """The command or the option of that command that is meant by another word; "": none."""
     match error:
         case click.exceptions.NoSuchCommand(command_name=word):
             return MEANT.get(word, "")

@@ -1,5 +1,7 @@
-"""`blackboard apply`: what files declare (`declarations.py`) and what is on the board make a plan
-(`plan.py`), which is printed and carried out.
+"""The command that makes the board what files declare: apply.
+
+What the files declare (`declarations.py`) and what is on the board make a plan (`plan.py`): what to
+add, change and remove. It is printed and carried out.
 """
 
 import sys
@@ -33,9 +35,9 @@ from blackboard.tables.base import MAX_VALUE
 LEFT = BadRow.exit_code
 """The exit code where an item that was to be declared or changed is left as it is."""
 MEANWHILE = (AlreadyThere, Missing)
-"""Raised where other processes add or remove the items of a plan meanwhile."""
+"""What is raised where other processes add or remove the items of a plan meanwhile."""
 TRIES = 20
-"""The most plans of one `apply`, if they do."""
+"""The most plans of one `apply`, if other processes add or remove its items meanwhile."""
 
 
 @cli_command("""\
@@ -121,7 +123,9 @@ class _Apply:
     yes: bool
     dry_run: bool
     _parts: list[ApplyPlan] = field(default_factory=list)
+    """What was done of each plan that was carried out."""
     _left: dict[str, str] = field(default_factory=dict)
+    """The items that are left as they are, each with the reason."""
 
     async def run(self) -> int:
         if not await self.session.has_board():  # no board is made for a plan that is refused
@@ -142,7 +146,7 @@ class _Apply:
         return LEFT if asked_for & self._left.keys() else 0
 
     def _plan(self, items: Mapping[str, Item], *, now: datetime, limit: int) -> ApplyPlan:
-        """Raises BadInput with the line of a file."""
+        """The plan for the items of a board. Raises BadInput with the line of a file."""
         declarations.check_against(items, self.declared, limit=limit)
         plan = make_plan(
             self.declared, items, prune=self.prune, resolve=self.session.resolve, now=now
@@ -166,7 +170,9 @@ class _Apply:
         )
 
     def _print(self, plan: ApplyPlan) -> None:
-        """Ask before items are removed. Programs get the plan in a dry run, else the result."""
+        """Print the plan for people, and ask before items are removed. Programs get it only in a
+        dry run, else they get the result.
+        """
         asks = bool(plan.remove) and not self.yes and not self.dry_run
         if asks:
             self._confirm(plan)
@@ -181,7 +187,9 @@ class _Apply:
                 click.echo("dry run: nothing was changed")
 
     def _confirm(self, plan: ApplyPlan, no: str = "nothing was changed") -> None:
-        """Raises BadInput where there is no terminal, BlackboardError (`no`) for a no."""
+        """Show the plan, and ask before items are removed. Raises BadInput where there is no
+        terminal to ask on, BlackboardError that says `no` where that is the answer.
+        """
         removed, names = plural(len(plan.remove), "item"), [item.id for item in plan.remove]
         named = few_of(names)
         if not sys.stdin.isatty():
@@ -192,8 +200,9 @@ class _Apply:
             raise BlackboardError(no)
 
     async def _carry_out(self, board: BoardTable, plan: ApplyPlan) -> None:
-        """Carry out the plan, and a new one each time that another `apply`, say, has added or
-        removed its items meanwhile. Prints at the end what was done, also when not all could be.
+        """Carry out the plan, and a new one each time that other processes, such as another
+        `apply`, have added or removed its items meanwhile. Prints at the end what was done, also
+        when not all could be.
         """
         first = plan
         try:
@@ -222,7 +231,10 @@ class _Apply:
         self._leave(plan.left_alone)
 
     async def _do(self, board: BoardTable, plan: ApplyPlan) -> None:
-        """An apply that was ended in the middle is repeated, and goes on. Raises `MEANWHILE`."""
+        """Do what a plan says, each item by itself, or many in a batch: an apply that was ended in
+        the middle is repeated, and goes on. Wakes the workers, and records what was done. Raises
+        AlreadyThere or Missing where others add or remove the items meanwhile.
+        """
         async with recording(self.session, board, "apply", plan.ids) as action:
             try:
                 refused = await _add(board, plan, on_added=action.ids.update)
@@ -244,7 +256,7 @@ class _Apply:
 async def _add(
     board: BoardTable, plan: ApplyPlan, *, on_added: Callable[[Iterable[str]], None]
 ) -> dict[str, str]:
-    """Returns the items that the store refuses, each with the reason."""
+    """Add items. Returns those that the store refuses, each with the reason."""
     now = await board.table.now()
     new = [
         additions.New(
@@ -270,7 +282,7 @@ async def _add(
 async def _change_and_remove(
     board: BoardTable, plan: ApplyPlan, *, on_done: Callable[[str], None]
 ) -> dict[str, str]:
-    """Returns the items that cannot be changed or removed, each with the reason."""
+    """Change and remove items. Returns those that cannot be, each with the reason."""
     left = dict[str, str]()
 
     async def each(item_id: str, work: Awaitable[object]) -> None:
@@ -298,7 +310,7 @@ async def _change_and_remove(
 
 
 def _print_lines(plan: ApplyPlan, *, whole: bool = False, err: bool = False) -> None:
-    """The `whole` plan, or the first items that are added, changed and removed."""
+    """Print the plan; the `whole` plan, or the first items that are added, changed and removed."""
     lines, kept = [*plan.lines()], list[str]()
     for line, more in first_of_each(lines, lambda line: line[0]):
         kept.append(line)

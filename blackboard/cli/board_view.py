@@ -26,6 +26,7 @@ from blackboard.table import TableError
 from blackboard.why import Explanation, explained
 
 NEWEST = 10
+"""The most runs of an item that are shown."""
 MARK = "> "
 OF_AN_ITEM = ("stop", "outcome", "took", "lag", "try", "fence", "worker", "result or error")
 QUESTIONS = {
@@ -42,6 +43,7 @@ class Opened:
     why: Explanation
     runs: Sequence[Run]
     now: datetime
+    """The store's time."""
 
 
 class BoardView:
@@ -67,7 +69,7 @@ class BoardView:
         self._opened: Opened | None = None
         self.trouble = ""
         self._asked: object = None
-        """The id of the item that was read last, or a query and its limit."""
+        """What was read last: the id of an item, or a query and its limit."""
 
     # ---- for the loop
 

@@ -22,8 +22,6 @@ from blackboard.clock import SystemClock
 from blackboard.display.escaping import shown
 from blackboard.display.health import Alarm, Checked, read_alarms
 from blackboard.display.item_queries import read_selected
-from blackboard.doctor import DoctorReport, Examination, examine, unopened
-from blackboard.doctor.diagnosis import Finding
 from blackboard.errors import BadInput, BadRow
 from blackboard.model import VERSION
 from blackboard.phrases import plural
@@ -31,6 +29,8 @@ from blackboard.protocol.groups import group_names
 from blackboard.schedule.times import parse_duration
 
 if TYPE_CHECKING:
+    from blackboard.doctor import DoctorReport
+    from blackboard.doctor.diagnosis import Finding
     from blackboard.notify.channels import NoticeChannel
 
 
@@ -129,6 +129,8 @@ def doctor_command(*, chosen: options.Chosen, jobs: tuple[str, ...], repair: boo
     reported. A repair is one batch for each item, on the condition that the item has not changed
     since. Lost workers and clocks that differ are reported without exit 1.
     """
+    from blackboard.doctor import Examination, examine, unopened  # noqa: PLC0415 - of this alone
+
     session = Session.start(chosen)
     session = session.with_types(jobs) if jobs else session.with_defaults()
     request = Examination(
@@ -138,7 +140,7 @@ def doctor_command(*, chosen: options.Chosen, jobs: tuple[str, ...], repair: boo
         retention=session.settings.retention,
     )
 
-    async def examined() -> DoctorReport:
+    async def examined() -> "DoctorReport":
         label = "examining rows" if not repair else "examining and repairing rows"
         async with AsyncExitStack() as stack:
             try:
@@ -158,7 +160,7 @@ def doctor_command(*, chosen: options.Chosen, jobs: tuple[str, ...], repair: boo
     return 0 if report.clean else 1
 
 
-def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
+def _report_lines(report: "DoctorReport", session: Session) -> Iterator[str]:
     for first, more in first_of_each(report.findings, lambda each: (each.code, _fate(each))):
         words = f"{shown(first.subject)}  {shown(options.as_typed(first.problem))}{_fate(first)}"
         yield wrapped(words, first=f"{first.code:<8}")
@@ -172,7 +174,7 @@ def _report_lines(report: DoctorReport, session: Session) -> Iterator[str]:
     yield wrapped(f"{verdict}: {', '.join(counts)} in {shown(session.store)} (version {VERSION})")
 
 
-def _fate(finding: Finding) -> str:
+def _fate(finding: "Finding") -> str:
     if finding.repaired:
         return "  [repaired]"
     return "" if finding.grave else "  [for your information]"

@@ -20,7 +20,9 @@ from blackboard.protocol.leaders import open_elections
 from blackboard.rules.status import STATES
 
 MOST = 100
+"""The most ids that are offered."""
 MOST_READ = 2_000
+"""The most items that are read for their labels."""
 PATIENCE = 2.0
 """Seconds that completion takes, about."""
 OF_JOBS = 1.5
@@ -28,7 +30,9 @@ OF_JOBS = 1.5
 
 
 def complete(subject: str, ctx: click.Context, start: str) -> list[CompletionItem]:
-    """`subject` is "ids", "types", "jobs", "zones", "groups", "elections", "owner" or "tag"."""
+    """The completions of a text: `subject` is "ids", "types", "jobs", "zones", "groups",
+    "elections", "owner" or "tag".
+    """
     with suppress(Exception):
         match subject:
             case "types":
@@ -72,7 +76,7 @@ async def _on_board(subject: str, session: Session, start: str, *, until: float)
 
 
 async def _named(board: BoardTable, kind: str, start: str) -> list[str]:
-    """The tags, owners or types with a beginning that the first items have."""
+    """The tags, owners or types with a beginning that the first items of the board have."""
     names, read = set[str](), 0
     async for item in board.items():
         names.update(named(kind, item.type, board.labels(item)))

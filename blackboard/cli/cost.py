@@ -55,9 +55,9 @@ class Estimate:
     load: Load
     price: float
     billed: bool
-    """Its store charges for requests."""
+    """Whether its store charges for requests."""
     announced: bool
-    """The workers are those that have announced themselves."""
+    """Whether the workers are those that have announced themselves."""
 
     @property
     def asked(self) -> RequestCounts:
@@ -65,6 +65,7 @@ class Estimate:
 
     @property
     def least(self) -> float:
+        """The fewest requests: runs that are ready together are claimed and end together."""
         return cost.asked_for(self.load, together=True).total
 
     @property
@@ -135,7 +136,7 @@ def cost_command(
 
 
 def dollars(text: str | None) -> float:
-    """Of a million transactions, from --price. Raises BadInput."""
+    """The price of a million transactions, from --price. Raises BadInput."""
     price = cost.PRICE if text is None else float(text) if is_number(text) else -1.0
     if not 0 <= price < 1e6:
         raise BadInput("price", f"{text!r} is not a price", "US dollars, as in 0.036")

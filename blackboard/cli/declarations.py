@@ -1,4 +1,6 @@
-"""Files that declare items, as `apply` reads and checks them."""
+"""Files that declare items, as `apply` reads them: one or more, or the standard input; and the
+checks that name the file and the line.
+"""
 
 import os
 import shlex
@@ -33,7 +35,7 @@ class ItemFile:
     text: str
     settings: Settings
     by: str
-    """The file or source to which its items belong from now on; "": to none."""
+    """The file, or the source, to which its items belong from now on; "": to none."""
 
     @property
     def declarations(self) -> "list[Declaration]":
@@ -47,8 +49,11 @@ class ItemFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
+    """An item of a file."""
+
     file: ItemFile
     number: int
+    """Its place among the items of the file."""
 
     @property
     def item(self) -> ItemTable:
@@ -71,7 +76,9 @@ class Declaration:
 
 
 def read_file(name: str, source: str | None, *, field: str) -> ItemFile:
-    """Reads a file, or -. Raises BadInput for `field`, or for what the file says."""
+    """Reads a file, or - for the standard input. Its items belong to `source`, or else to the file.
+    Raises BadInput for `field`, or for what the file says.
+    """
     if name == "-":
         path, text, by = STDIN, read_text(None, field="stdin"), ""
     else:
@@ -86,7 +93,7 @@ def read_file(name: str, source: str | None, *, field: str) -> ItemFile:
 
 
 def session_for(chosen: Chosen, files: Sequence[ItemFile]) -> Session:
-    """With the settings of the file that has any, or the usual ones."""
+    """A session with the settings of the file that has any, or the usual ones."""
     whole = [file for file in files if not file.settings.is_of_items_alone]
     if len(whole) > 1:
         names = " and ".join(str(file.path) for file in whole)
@@ -100,7 +107,9 @@ def session_for(chosen: Chosen, files: Sequence[ItemFile]) -> Session:
 
 
 def _check_other_settings(chosen: Chosen, file: Path) -> None:
-    """Raises BadInput where --config names others; warns where the usual ones are passed over."""
+    """Raises BadInput where --config names settings beside those of a file of items, and warns
+    where the usual ones are passed over.
+    """
     other = Path(chosen.config or FILE_NAME)
     if chosen.config is None and not other.is_file():
         return

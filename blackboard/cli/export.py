@@ -82,7 +82,7 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
 
 
 def _can_be_declared(item: Item) -> bool:
-    """Whether `apply` takes what is written of an item; else warns."""
+    """Whether `apply` takes what is written of an item; else warns that it is left out."""
     try:
         table = msgspec.convert(declared(item), ItemTable)
         check_item(table)
@@ -97,7 +97,7 @@ def _can_be_declared(item: Item) -> bool:
 
 
 def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
-    """Whether its end has passed: on another board `apply` leaves it out."""
+    """Whether its end has passed: `apply` leaves it out, where the board does not have it."""
     with suppress(BadInput, ValueError):  # of settings that are not known here
         try:
             first_of(None, resolve(item.type, item.spec), now)
@@ -107,14 +107,16 @@ def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
 
 
 def declared(item: Item) -> dict[str, Any]:
-    """An item as a file declares it, with its first time as long as that is to come."""
+    """An item as a file declares it, with the first time that was named for it as long as that is
+    to come.
+    """
     is_to_come = item.first is not None and item.runs == 0 and item.waits
     first = {"first": iso(item.first)} if is_to_come and item.planned == item.first else {}
     return {"id": item.id, "type": item.type, **first, **msgspec.to_builtins(spec_of(item))}
 
 
 def item_text(item: dict[str, Any]) -> str:
-    """An item as one `[[items]]` of a file."""
+    """An item as one `[[items]]` of a file; its params as a table of their own."""
     plain = {key: value for key, value in item.items() if key != "params"}
     lines = ["[[items]]", *lines_of(plain)]
     if item.get("params"):

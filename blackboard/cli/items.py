@@ -53,7 +53,7 @@ from blackboard.verbs import Answer
 from blackboard.why import due_words
 
 LATE = timedelta(minutes=1)
-"""A first time that is longer ago may be a slip."""
+"""A first time that is longer ago is pointed out: it may be a slip."""
 
 
 def _type_option(line: str, *, required: bool = False) -> Decorator:
@@ -156,7 +156,7 @@ async def _add(
 
 
 async def _tombstones(board: BoardTable, ids: Sequence[str]) -> dict[str, Item]:
-    """Raises AlreadyThere: one id that is taken refuses them all."""
+    """All or none: one id that is taken refuses them all. Raises AlreadyThere."""
     tombstones = dict[str, Item]()
     for item_id in ids:
         if (item := await board.item(item_id)) is not None:
@@ -238,6 +238,7 @@ class _Edit:
 
     session: Session
     item_type: str | None
+    """None: an item keeps its type."""
     options: Options
     pairs: Sequence[str]
     unset: Sequence[str]
@@ -248,9 +249,7 @@ class _Edit:
     """The time of this host, and of the store as soon as that was asked."""
 
     async def check(self, board: BoardTable, items: Sequence[Item]) -> None:
-        """All or none: an edit that is bad input for one item changes none. Params that stay as
-        they are do not refuse it: the type may have others by now.
-        """
+        """All or none: an edit that is bad input for one item changes none."""
         self.now = await board.table.now()
         if self.item_type is not None:
             await _warn_unserved(self.session, board, self.item_type)
@@ -296,19 +295,20 @@ class _Edit:
         return edited(spec, options, pairs=self.pairs, unset=self.unset)
 
     def _checkpoint(self, board: BoardTable) -> str | None:
-        """As a row has it; None: an item keeps its own. Raises BadInput."""
+        """The checkpoint as a row has it; None: an item keeps its own. Raises BadInput."""
         if self.checkpoint is UNSET:
             return None
         return checkpoint_text(self.checkpoint, limit=board.table.max_value)
 
 
 async def _warn_unserved(session: Session, board: BoardTable, item_type: str) -> None:
+    """Warns of a type that no worker takes, and that no jobs have here."""
     if not takers(await workers(board), item_type):
         session.warn_unknown([item_type])
 
 
 def _changes(before: Item, after: Item) -> list[str]:
-    """In words; where an edit says no other schedule, also that of its type since."""
+    """What an edit has changed; where it says no other schedule, also that of its type since."""
     changed = differences(spec_of(before), spec_of(after))
     if not {difference.field for difference in changed} & {*OF_ITS_SCHEDULE}:
         changed = [*changed, *replanned(before, after.schedule, after.timezone)]

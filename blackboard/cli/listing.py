@@ -44,10 +44,11 @@ class Listing(Struct, frozen=True, kw_only=True):
     empty: str
     """The text where the table has no rows."""
     summary: str
-    """Shown below the table with `--watch`."""
+    """A summary in words, shown below the table with `--watch`."""
     prints_summary: bool = False
+    """Whether the summary is printed without `--watch`, too."""
     is_well: bool = True
-    """Else the exit code is 1."""
+    """Whether the exit code is 0; else it is 1."""
 
     @property
     def text(self) -> str:

@@ -68,6 +68,7 @@ Save = Callable[[str], "Future[None]"]
 STOP_TIMEOUT = 5.0
 """Seconds in which the resources of a handler are closed."""
 INTERRUPTED = Ended(outcome=Outcome.CANCELLED, error="interrupted")
+"""The end of a run by Ctrl-C, or another signal to end."""
 
 
 class LocalRun:
@@ -91,11 +92,11 @@ class LocalRun:
         self._lost = LoopSignal() if handler.is_async else ThreadSignal()
         self._notes = Notes()
         self._claimed: Future[tuple[Holding, Save]] = Future()
-        """Set by the board's side."""
+        """Set by the board's side: the run that it holds, and how its handler saves."""
         self._ended: Future[Ended] = Future()
-        """Set by the caller's side."""
+        """Set by the caller's side: how the handler has ended."""
         self._released: Future[Released] = Future()
-        """Set by the board's side."""
+        """Set by the board's side: the run, written into the history."""
 
     def run(self) -> Released:
         """Claims, calls, releases. Raises BlackboardError when the item cannot be claimed."""
@@ -151,8 +152,8 @@ class LocalRun:
     # ---- the caller's side
 
     def _call(self, held: Holding, save: Save) -> Ended:
-        """Calls the handler, and keeps what it prints, logs and reports, in which values from the
-        environment are masked.
+        """Calls the handler, and keeps what it prints, logs and reports. Values from the
+        environment in its params are masked in all of it.
         """
         try:
             item, mask, checkpoint = given(held, os.environ, mask_of_worker(os.environ))
@@ -243,7 +244,7 @@ class LocalRun:
                 await permits.close()
 
     async def _taken(self, board: BoardTable, permits: Permits, *, owner: str) -> Holding:
-        """Claims the item, with a permit if its type needs one. Raises BlackboardError."""
+        """The item, claimed, with a permit if its type needs one. Raises BlackboardError."""
         item = self._item
         once = text_of(self._once) if self._once else ""
         limit = limit_of(replace(item, once=once), board.resolve(item.type, item.spec))
@@ -267,7 +268,7 @@ class LocalRun:
     async def _until_released(
         self, board: BoardTable, holding: Holding, beat: Heartbeat, permits: Permits
     ) -> Released:
-        """Keeps the lock and the permit until the handler has ended; then releases the run."""
+        """Keeps the lock and the permit while the handler is called; then releases the run."""
         loop = asyncio.get_running_loop()
         keeping = [
             loop.create_task(work)
@@ -322,7 +323,7 @@ async def _called_on_loop(handler: Handler, item: HandlerItem, context: Context)
 
 @contextmanager
 def _forks_end() -> Iterator[None]:
-    """Ends a fork of this process that was made inside."""
+    """Ends a fork of this process that was made inside, and that has returned or raised."""
     own_pid = os.getpid()
     try:
         yield

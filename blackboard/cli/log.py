@@ -38,10 +38,11 @@ from blackboard.table import Busy, Unavailable, Unusable
 
 USUAL = 20
 MOST = 100_000
+"""The most runs that are shown at once."""
 BETWEEN_LOOKS = 2.0
-"""Seconds, if a look for runs that have ended does not take longer."""
+"""Seconds between two looks for runs that have ended, if a look does not take longer."""
 ALL_AGAIN = 60.0
-"""Seconds between two looks at all items, also at those that have not changed."""
+"""Seconds between two looks at the runs of all items, also of those that have not changed."""
 BEHIND = timedelta(minutes=10)
 """How long before the last look a run may have stopped, by its worker's clock, to be shown."""
 
@@ -134,9 +135,13 @@ def log_command(
 class _RunsAsked:
     session: Session
     ids: Sequence[str]
+    """Ids and globs of items; none: all items."""
     number: int
+    """The most runs that are shown at once."""
     fence: int | None
+    """None: runs of any fence."""
     conditions: RunQuery
+    """All conditions but for times."""
     since: str | None
     until: str | None
 
@@ -217,7 +222,9 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
 
 async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
     """Shows the newest runs, and then each run as it ends, until it is cancelled. Where the store
-    has a revision, nothing is read while nothing is written. A store that is away is asked again.
+    has a revision, nothing is read while nothing is written. All times are the store's: the clock
+    of this host may be wrong. A store that is away is asked again. Raises BadInput as
+    `_RunsAsked.check_types`, and Unusable.
     """
     clock = SystemClock()
     async with asked.session.board() as board:
@@ -256,9 +263,8 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
 
 
 class _RecentRuns:
-    """Runs that have stopped of late: of items that have changed; once in a while of all, for a
-    late run may change nothing but the history. All times are the store's: those of this host may
-    be wrong.
+    """The runs that have stopped of late. After the first look only those of items that have
+    changed are read; once in a while all, for a late run may change nothing but the history.
     """
 
     def __init__(self, board: BoardTable, query: RunQuery, clock: Clock) -> None:
@@ -268,13 +274,13 @@ class _RecentRuns:
         self._etags: dict[str, str] = {}
         self._all_at = clock.monotonic()
         self._looked_at: datetime | None = None
-        """The next may come late: while the machine is suspended, or the store away, there is none.
-        """
+        """The store's time at the last look. The next may come late: while the machine was
+        suspended, or the store was away, there was none."""
         self._known: dict[tuple[str, int], datetime] = {}
         """When each run stopped, by its id and fence."""
 
     async def among(self, items: Sequence[Item]) -> list[Run]:
-        """Those of these items that were not read before, the oldest first."""
+        """The runs of these items that were not read before, the oldest first."""
         if self._clock.monotonic() >= self._all_at:
             self._etags, self._all_at = {}, self._clock.monotonic() + ALL_AGAIN
         changed = [item for item in items if self._etags.get(item.id) != item.etag]
@@ -287,7 +293,9 @@ class _RecentRuns:
         return self.unknown([run for _, run in listed])
 
     def unknown(self, runs: Sequence[Run]) -> list[Run]:
-        """Those that were not read before, or have come back since; the oldest first."""
+        """Those of these runs, the newest first, that were not read before, or have come back since
+        then; the oldest first.
+        """
         new = [run for run in reversed(runs) if self._known.get((run.id, run.fence)) != run.stop]
         self._known |= {(run.id, run.fence): run.stop for run in runs}
         return new
@@ -304,7 +312,7 @@ def _tail_line(run: Run) -> None:
 
 
 class FollowedRuns:
-    """Shows runs on a terminal as they end."""
+    """Runs on a terminal as they end."""
 
     def __init__(self) -> None:
         self._columns = 0
@@ -319,15 +327,16 @@ class FollowedRuns:
 
 
 FOLLOWED = {"stop", "id", "type", "outcome", "took", "result or error"}
+"""The columns of runs that are shown as they end."""
 ROOMY = 100
-"""The width of a line from which times have their date."""
+"""The width of a line, in columns, from which times have their date."""
 LEAST = 80
-"""The width of a terminal that does not report one."""
+"""The width of a terminal that does not report one, in columns."""
 
 
 def tail_lines(run: Run, columns: int) -> Sequence[Line]:
-    """The titles, and a run that has ended, on lines of so many columns. Those have their usual
-    widths, as later texts are not known yet; the last one has the rest.
+    """The titles, and a run that has ended, on lines of so many columns. Those of the table have
+    their usual widths, as later texts are not known yet; the last one has the rest.
     """
     cells = run_cells(run, ShownTimes(run.stop, absolute=True))
     (times, *others), [[_, *texts]] = titled(RUN_COLUMNS, [cells], FOLLOWED)
@@ -376,5 +385,6 @@ def in_full(run: Run) -> Iterator[str]:
 
 
 def _indented(text: str) -> Iterator[str]:
+    """Indented lines, without control characters of the terminal."""
     for line in shown_lines(text):
         yield f"    {line}".rstrip()

@@ -30,6 +30,8 @@ Thing = TypeVar("Thing")
 Result = TypeVar("Result")
 
 AT_ONCE = 32
+"""The most requests under way at a time. SQLite writes those that wait in one transaction; to Azure
+each is a request of its own."""
 
 
 @contextmanager
@@ -47,8 +49,8 @@ def naming(item: Item, *, among: Sequence[Item] = ()) -> Iterator[None]:
 def steps(
     label: str, total: int, *, silent: tuple[type[Exception], ...] = ()
 ) -> Iterator[ProgressBar]:
-    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done; after
-    the `silent` errors the command goes on.
+    """A bar for changes. Where an error or Ctrl-C ends them, a note says how many are done, but not
+    after the `silent` errors, after which the command goes on.
     """
     with progress(label, total) as done:
         try:
@@ -69,7 +71,8 @@ async def for_each(
     silent: tuple[type[Exception], ...] = (),
 ) -> list[Result]:
     """Changes each thing, and returns the results in their order. After an error, and at Ctrl-C, no
-    other change begins, those under way are finished, and the error is raised.
+    other change begins, those under way are finished, a note says how many are done, as `steps`
+    has it, and the error is raised. `label` stands before the bar.
     """
     left = deque(enumerate(things))
     results: list[Any] = [None] * len(things)
@@ -92,7 +95,9 @@ async def add_all(
     on_added: Callable[[Sequence[Item]], None],
     silent: tuple[type[Exception], ...] = (),
 ) -> dict[str, str]:
-    """As `additions.add_many`, with a bar. At Ctrl-C only the batch under way is finished."""
+    """Adds items as `additions.add_many` does, with a bar as of `steps`. At Ctrl-C the batch under
+    way is finished, and no other begins.
+    """
     with steps("adding", len(new), silent=silent) as done:
         stopped = asyncio.Event()
 
@@ -109,7 +114,9 @@ async def add_all(
 async def record(
     session: Session, board: BoardTable, verb: str, ids: Sequence[str], *, detail: str = ""
 ) -> None:
-    """Of no `ids`: what was done to the board. A store that does not take it is a warning."""
+    """Record what a command has done to items or, with no `ids`, to the board. It is over: a store
+    that does not take the record is a warning.
+    """
     try:
         await record_action(
             board,
@@ -128,7 +135,10 @@ async def record(
 async def recording(
     session: Session, board: BoardTable, verb: str, ids: Sequence[str]
 ) -> AsyncIterator[Done]:
-    """As `recording_action`; wakes the workers at the end."""
+    """Record what a command does to these items as one action, and wake the workers, also where an
+    error or a signal ends it in the middle. Raises TableError, before anything is changed, where
+    the store does not take the record that several are begun.
+    """
     async with recording_action(
         board, by=operator(), verb=verb, ids=ids, reason=session.chosen.reason, via="cli", warn=warn
     ) as done:
@@ -143,8 +153,8 @@ GONE = "was removed by another command meanwhile"
 
 
 def refused(item: Item, problem: BlackboardError, *, among: Sequence[Item]) -> Answer:
-    """The answer for one item that cannot be changed, beside others. Raises the problem again if it
-    is the only one, and the problem is more than that.
+    """The answer for one of the items that cannot be changed: the others are changed nevertheless.
+    Raises the problem again if it is the only one, and the problem is more than that.
     """
     if isinstance(problem, Unchangeable):
         words = problem.words
@@ -158,6 +168,7 @@ def refused(item: Item, problem: BlackboardError, *, among: Sequence[Item]) -> A
 
 
 Change = Callable[[BoardTable, Item], Awaitable[Answer]]
+"""Changes one item, and returns the answer for people."""
 Check = Callable[[BoardTable, Sequence[Item]], Awaitable[None]]
 """Raises an error, before any item is changed, to refuse all changes."""
 
@@ -171,7 +182,12 @@ async def change_each(
     check: Check,
     damaged: bool = False,
 ) -> int:
-    """Change each item that `ids` mean, as `answers_of` does; the exit code."""
+    """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
+    it in the middle; the exit code. `check` sees all of them first, and may refuse them by what it
+    raises. After that each is for itself: what one refuses, such as the copy of a rename that is
+    not done, is done to the others. Those that were changed are recorded as one action, as `verb`.
+    With `damaged` it changes those whose rows cannot be read, too.
+    """
     async with session.board() as board:
         return exit_code(
             await answers_of(session, board, ids, change, verb=verb, check=check, damaged=damaged)
@@ -222,7 +238,7 @@ async def answers_of(
 
 
 async def note_pause(board: BoardTable) -> None:
-    """After an answer that an item is due: nothing starts where the board is paused."""
+    """Say that nothing starts, after an answer that an item is due, where the board is paused."""
     if mark := await paused_by(board):
         note(paused_words(mark, await board.table.now()), verbatim=True)
 
@@ -233,7 +249,7 @@ def exit_code(answers: Sequence[Answer]) -> int:
 
 
 async def print_answers(session: Session, board: BoardTable, answers: Sequence[Answer]) -> int:
-    """Print the answers, for people the first ones; the exit code."""
+    """Print the answers, for people the first ones; the exit code, not 0 where one is no."""
     if session.chosen.json:
         now, resolution = await board.table.now(), board.table.resolution
         views = []

@@ -43,7 +43,7 @@ from blackboard.spec import RunSettings, Spec, encode_spec, resolve
 from blackboard.why import ExplainedItem, explained_record, no_schedule
 
 SPARE = 64
-"""Items of a large board that are read beyond as many as there are runs to show: some of the first
+"""Items of a large board that are read besides as many as there are runs to show: some of the first
 ones may run later than they are ready, or not at all.
 """
 
@@ -55,7 +55,9 @@ class NextTimes:
     moments: Sequence[datetime]
 
     def lines(self) -> list[str]:
-        """Wall time in the zone, and UTC, with milliseconds only where there are some."""
+        """For people: wall time in the zone, and UTC, with milliseconds only where there are
+        some.
+        """
         zone, times = find_zone(self.zone), []
         for moment in self.moments:
             local = f"{moment.astimezone(zone):%a %Y-%m-%d %H:%M:%S %Z}"
@@ -119,7 +121,7 @@ def next_command(
 
 
 def _later(after: str | None, zone: str, now: datetime) -> datetime | None:
-    """`--after` as a time. Raises BadInput."""
+    """`--after` as a time; without an offset it is wall time in `zone`. Raises BadInput."""
     return None if after is None else parse_moment(after, zone, "after", now)
 
 
@@ -142,15 +144,15 @@ class _Coming(NamedTuple):
     at: datetime
     item: Item
     is_run: bool = True
-    """False: it comes then or later."""
+    """False: the item runs then or later. Most items need no schedule for what is shown."""
 
 
 async def _of_board(
     session: Session, *, after: datetime | None, count: int
 ) -> tuple[datetime, list[_Coming]]:
     """The store's time, and the next runs of all active items, the earliest first. Of a large board
-    few items are read, where these have the earliest runs: no item runs before it is ready, and so
-    stands its token.
+    few items are read, where these have the earliest runs for certain: no item runs before it is
+    ready, and so stands its token.
     """
     problems: dict[str, str] = {}
     async with reading(session.board(), "reading items") as board:
@@ -187,7 +189,7 @@ async def _of_board(
 
 
 def _place(coming: _Coming) -> str:
-    """That of the token that waits for it."""
+    """The place of a run among others: that of the token that waits for it."""
     return next_key(coming.at, coming.item.id)
 
 
@@ -225,7 +227,7 @@ def _of_item(
 
 
 def _settings_on(board: BoardTable, item: Item) -> RunSettings:
-    """Raises BadInput that names the item where they cannot be used here."""
+    """The settings of an item. Raises BadInput that names it where they cannot be used here."""
     with naming(item):
         return settings_of(board, item, encode_spec(spec_of(item)))
 
@@ -233,7 +235,7 @@ def _settings_on(board: BoardTable, item: Item) -> RunSettings:
 def _upcoming(
     item: Item, settings: RunSettings, *, now: datetime, after: datetime | None
 ) -> Iterator[datetime]:
-    """Raises BadInput that names the item where its times cannot be computed."""
+    """The next times of an item. Raises BadInput that names it where they cannot be computed."""
     with naming(item):
         yield from upcoming(item, settings, now=now, after=after)
 

@@ -23,29 +23,30 @@ if TYPE_CHECKING:
 
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""Adds options to the function of a command."""
 JSON_ASKED = "blackboard.json"
-"""The key in click's context of whether JSON is asked for."""
+"""The key in click's context under which it keeps whether JSON is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The options that commands share. Those after the command take precedence."""
+    """The values of the options that commands share. Those after the command take precedence."""
 
     store: str | None = None
     board: str | None = None
     config: str | None = None
     json: bool = False
     whole: bool = False
-    """A bare `--board`: the command is about the board as a whole."""
+    """Whether the command is about the board as a whole: a bare `--board`."""
     exact: bool = False
-    """Ids are taken as written; of `status`, items are counted now."""
+    """`--exact`: ids are taken as written; of `status`, items are counted now."""
     reason: str = ""
     absolute: bool = False
     watch: str | None = None
-    """Between two frames; None: it is shown once."""
+    """The time between two frames; None: it is shown once."""
 
     def under(self, other: "Chosen | None") -> "Chosen":
-        """These, and those of `other` where these are not given."""
+        """These options, and those of `other` where these are not given."""
         if other is None:
             return self
         return Chosen(
@@ -62,18 +63,19 @@ class Chosen:
 
 
 _CHOSEN: ContextVar[Chosen] = ContextVar("chosen")
-"""Click's own context is over where an error is printed."""
+"""Those of the command that runs. Click's own context is over where an error is printed."""
 _COMMAND = re.compile("`blackboard (azurite|--board )?")
+"""A command in a text."""
 
 
 def program() -> str:
-    """How this program was called: by its name, or as `bb` says."""
+    """How this program was called: as `bb` says where it was called by that."""
     return os.environ.get("BLACKBOARD_PROG", "blackboard")
 
 
 def as_typed(text: str) -> str:
-    """A text in which each command is as it is to be typed: with the options by which the one that
-    runs finds its board, unless it names one.
+    """A text of this program, in which each command is as it is to be typed: with the options by
+    which the one that runs finds its board. One that names a board has that one.
     """
     chosen = _CHOSEN.get(Chosen())
     given = {"config": chosen.config, "store": chosen.store, "board": chosen.board}
@@ -111,14 +113,15 @@ _STORE = click.option(
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
 
 _SHARED = ("exact", "reason", "absolute", "watch")
-"""Options of several commands, which are in `chosen`, too."""
+"""Options of several commands, which are handed to them in `chosen`."""
 _COMMON = {"store", "board", "config", "as_json"}
+"""The names of the options of `common`."""
 
 
 def common(*, whole: bool = False, clears: bool = False) -> Decorator:
-    """Adds the options of every command, as one argument `chosen`. With `whole` the command may be
-    about the board as a whole. An option whose text is empty is refused, unless that is its
-    default; with `clears` it has a meaning.
+    """Adds the options of every command. They are one argument, `chosen`, with those of `_SHARED`.
+    With `whole` the command may be about the board as a whole. An option whose text is empty is
+    refused, unless that is its default; with `clears` it has a meaning.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -152,7 +155,9 @@ def common(*, whole: bool = False, clears: bool = False) -> Decorator:
 def cli_command(
     epilog: str, *, whole: bool = False, clears: bool = False
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command with the options of `common` behind its own; its `--help` ends with this text."""
+    """A command with the options of `common` behind its own; its `--help` ends with this text as it
+    is.
+    """
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command = bare_command(epilog)(common(whole=whole, clears=clears)(function))
@@ -179,7 +184,7 @@ def typed(ctx: click.Context) -> Iterator[tuple[click.Parameter, Any]]:
 
 
 def _refuse_empty(ctx: click.Context) -> None:
-    """Raises BadInput for an option without a text: by a variable that is not set, say."""
+    """Raises BadInput for an option without a text: of a variable that is not set, say."""
     for param, value in typed(ctx):
         texts = value if isinstance(value, tuple) else (value,)
         if isinstance(param, click.Option) and "" in texts and param.default != "":
@@ -188,7 +193,9 @@ def _refuse_empty(ctx: click.Context) -> None:
 
 
 def refuse_beside(option: str, problem: str, *, allowed: Collection[str]) -> None:
-    """Raises BadInput where options were given that do not go with this one."""
+    """Raises BadInput where options were given that do not go with this one. Those that every
+    command has do.
+    """
     fitting = {option, *allowed, *_COMMON}
     given = [param for param, _ in typed(click.get_current_context()) if param.name not in fitting]
     if given:
@@ -216,6 +223,7 @@ def _complete(
 
 
 def ids_argument(*, required: bool = True) -> Decorator:
+    """The argument `ids`, and the option `--exact`; see `display/item_queries.py`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         option = click.option("--exact", is_flag=True, help="Take ids as written: no globs.")
@@ -239,7 +247,7 @@ types_option = click.option(
 
 
 def _overdue(_ctx: click.Context, _param: click.Parameter, text: str) -> timedelta:
-    """0 is allowed: every late item is overdue."""
+    """The time after which an item is overdue. 0 is allowed: every late item is overdue."""
     from blackboard.schedule.times import UNITS, parse_duration  # noqa: PLC0415 - not for --help
 
     if re.fullmatch(rf"0+\s*({'|'.join(UNITS)})?", text.strip()):
@@ -248,6 +256,7 @@ def _overdue(_ctx: click.Context, _param: click.Parameter, text: str) -> timedel
 
 
 def overdue_option(default: str) -> Decorator:
+    """`--overdue`, handed to the command as a timedelta."""
     line = f"Ready for longer than this is overdue [{default}]; 0: all that is late."
     return click.option("--overdue", default=default, callback=_overdue, metavar="TIME", help=line)
 
@@ -267,6 +276,7 @@ def _checked_reason(_ctx: click.Context, _param: click.Parameter, text: str) -> 
 reason_option = click.option(
     "--reason", default="", callback=_checked_reason, help="Why: `log --actions` shows it."
 )
+"""Of each command that records what it did."""
 
 
 def jobs_option(line: str) -> Decorator:
@@ -278,7 +288,9 @@ _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?|\.[0-9]+)")
 
 
 def is_number(text: str) -> bool:
-    """Python itself takes `1_0`, spaces, digits of other scripts and NaN, too."""
+    """Whether a text is a number as it is typed. Python's own reading takes `1_0`, spaces, digits
+    of other scripts and NaN, too.
+    """
     return _NUMBER.fullmatch(text) is not None
 
 
@@ -290,18 +302,26 @@ class _AsTyped(click.ParamType[Any]):
 
 
 class Number(_AsTyped, click.types.FloatParamType):
+    """A number."""
+
     name = "number"
 
 
 class NumberRange(_AsTyped, click.FloatRange):
+    """A number in a range."""
+
     name = "number"
 
 
 class WholeNumber(_AsTyped, click.types.IntParamType):
+    """A whole number."""
+
     name = "whole number"
 
 
 class WholeNumberRange(_AsTyped, click.IntRange):
+    """A whole number in a range."""
+
     name = "whole number"
 
 

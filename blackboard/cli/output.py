@@ -34,13 +34,16 @@ from blackboard.records import as_json
 JSON = dict[str, Any]
 Thing = TypeVar("Thing")
 MOST_NAMED = 5
+"""Names in a line that may be about many items or rows."""
 MOST_LINES = 20
+"""The most lines of one kind, where there may be as many as there are items."""
 
 
 # ---- for people, and on stderr
 
 
 def few_of(names: Sequence[str]) -> str:
+    """The first of some names, and how many more there are."""
     return shown(some(names, MOST_NAMED))
 
 
@@ -49,6 +52,7 @@ def is_terminal() -> bool:
 
 
 def colour() -> bool:
+    """Whether to use colours: on a terminal that has some, unless NO_COLOR is set."""
     return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
@@ -78,7 +82,9 @@ def hung(line: str) -> str:
 def first_of_each(
     things: Sequence[Thing], kind_of: Callable[[Thing], object]
 ) -> Iterator[tuple[Thing, int]]:
-    """The first things of each kind; the last of them with the number of those left out."""
+    """The first things of each kind, `MOST_LINES` at the most; the last of them with the number of
+    those that are left out.
+    """
     total, so_far = Counter(map(kind_of, things)), Counter[object]()
     for record in things:
         kind = kind_of(record)
@@ -88,7 +94,9 @@ def first_of_each(
 
 
 def table_text(columns: Sequence[Column], rows: Sequence[Line], *, fold: bool = False) -> str:
-    """With `fold` the last column is wrapped instead of cut."""
+    """A table as wide as the terminal, in colours where it has some. With `fold` its last column
+    is wrapped instead of cut.
+    """
     return "\n".join(table_lines(columns, folded(columns, rows, width()) if fold else rows))
 
 
@@ -98,7 +106,9 @@ def table_lines(columns: Sequence[Column], rows: Sequence[Line]) -> list[str]:
 
 
 def echo_paged(text: str) -> None:
-    """Prints text; through a pager where it has more lines than the screen."""
+    """Prints text; on a terminal through a pager ($PAGER, else less) where it has more lines than
+    the screen.
+    """
     if is_terminal() and text.count("\n") + 1 >= shutil.get_terminal_size().lines:
         # None: click decides; it tells less to show colours.
         click.echo_via_pager(text, color=None if colour() else False)
@@ -107,14 +117,16 @@ def echo_paged(text: str) -> None:
 
 
 def note(message: str, *, verbatim: bool = False) -> None:
-    """One line on stderr that is no error; `verbatim` where the words may be a handler's."""
+    """One line on stderr that is no error, with its commands as they are to be typed, unless the
+    words may be a handler's.
+    """
     text = message if verbatim else as_typed(message)
     echo_beside(f"blackboard: {one_line(text)}")
 
 
 def echo_beside(text: str, stream: TextIO | None = None) -> None:
-    """Prints text on stderr, or a stream in its place. What a full disk, say, does not take is
-    lost, and keeps the command from nothing.
+    """Prints text on stderr, or a stream in its place. What it does not take, such as on a full
+    disk, is lost, and keeps the command from nothing.
     """
     with suppress(OSError):
         click.echo(text, file=stream or sys.stderr)
@@ -126,7 +138,9 @@ def warn(message: str) -> None:
 
 @contextmanager
 def if_writable(stream: TextIO) -> Iterator[None]:
-    """A server serves also where a stream does not take its words; those are not tried again."""
+    """Around what a server prints of itself: it serves also where the stream does not take that.
+    What is left of it is not tried again as Python ends.
+    """
     try:
         yield
         stream.flush()
@@ -155,6 +169,7 @@ QUOTED = {"labels", "progress", "checkpoint", "last run"}
 
 
 def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | None) -> list[Line]:
+    """Why an item runs or does not, in at most so many columns."""
     margin = max((len(label) for label, _ in facts), default=0) + 4
     lines = paragraph(shown(headline), columns, style=Style.TITLE)
     for label, fact in facts:
@@ -167,17 +182,17 @@ def why_lines(headline: str, facts: Collection[tuple[str, str]], columns: int | 
 
 
 def prints_to_stderr(*, when: bool) -> AbstractContextManager[Any]:
-    """Around the import of jobs, `when` stdout is for JSON."""
+    """Around the import of jobs: what these print goes to stderr, `when` stdout is for JSON."""
     return redirect_stdout(sys.stderr) if when else nullcontext()
 
 
 def emit(value: Any, *, in_a_line: bool = False) -> None:
-    """Prints a value that may contain records, as JSON in UTF-8."""
+    """Prints a record, or a value that contains records, as JSON in UTF-8."""
     text = msgspec.json.encode(as_json(value))
     lines = msgspec.json.format(text, indent=0 if in_a_line else 2)
     click.echo(shown_json(lines.decode()).encode())
 
 
 def emit_toml(lines: str) -> None:
-    """Prints TOML, in UTF-8 whatever the locale: it has no other encoding."""
+    """Prints lines of TOML in UTF-8, whatever the locale: TOML has no other encoding."""
     click.echo(lines.encode(), nl=False)

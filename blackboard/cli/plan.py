@@ -23,6 +23,7 @@ from blackboard.rules.transitions import rescheduled
 from blackboard.spec import Spec, decode_spec, encode_spec
 
 LONGEST_SHOWN = 60
+"""Characters of a value in a difference."""
 DECLARED_BY = "declared by"
 
 
@@ -41,7 +42,7 @@ class Difference:
 
 
 def differences(old: Spec, new: Spec) -> list[Difference]:
-    """The fields that differ, in their order."""
+    """The fields that differ, in their order. Empty for specs that give the same row."""
     if encode_spec(old) == encode_spec(new):  # most of very many
         return []
     # As specs are read back from rows.
@@ -84,6 +85,7 @@ def _value_words(value: Any) -> str:
 class ItemAddition:
     declared: Declaration
     due: datetime
+    """When it runs first."""
 
     @property
     def id(self) -> str:
@@ -92,11 +94,12 @@ class ItemAddition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemChange:
-    """An item that differs from its declaration, or from the defaults of its type."""
+    """An item of the board that differs from its declaration, or from the defaults of its type."""
 
     id: str
     differences: Sequence[Difference]
     declared: Declaration | None = None
+    """None when no file declares the item."""
     ends: bool = False
     """Whether it does not run any more by its new schedule."""
 
@@ -109,18 +112,21 @@ class ApplyPlan:
     """The steps, in the order of the file and then of the board."""
 
     now: datetime
+    """When it was made, by the clock of the store."""
     items: Mapping[str, Item]
+    """The items of the board for which it was made, by id."""
     add: Sequence[ItemAddition]
     change: Sequence[ItemChange]
     remove: Sequence[Item]
     unchanged: int
     others: int
-    """Items that belong to other files or to none."""
+    """Items that are not declared, and belong to other files or to none."""
     left_alone: Mapping[str, str]
-    """Items that stay as they are, each with the reason."""
+    """Items that stay as they are, each with the reason: those that cannot be read or computed."""
     over: Mapping[str, str]
-    """Items that are declared, and would never run; each with the reason."""
+    """Items that are declared, are not there, and would never run; each with the reason."""
     tombstones: Mapping[str, Item] = field(default_factory=dict)
+    """Those of the board, by id."""
 
     @property
     def steps(self) -> int:
@@ -155,6 +161,7 @@ class ApplyPlan:
 
     @property
     def counts(self) -> list[str]:
+        """The numbers of items added, changed and removed, in words."""
         counts = {"added": self.add, "changed": self.change, "removed": self.remove}
         return [f"{len(items):,} {word}" for word, items in counts.items() if items]
 
@@ -176,7 +183,9 @@ class ApplyPlan:
             yield f"nothing to do: {plural(self.unchanged, 'item')} as declared"
 
     def _lines_of_changes(self) -> Iterator[str]:
-        """Items that only belong to another file from now on share a line: they may be all."""
+        """Items that only belong to another file from now on share a line: there may be as many as
+        there are items.
+        """
         moved = dict[tuple[str | None, str], list[str]]()
         for change in self.change:
             only = change.differences[0]
@@ -221,8 +230,9 @@ def make_plan(
     resolve: Resolve,
     now: datetime,
 ) -> ApplyPlan:
-    """`items` are those of the board, by id. Those that are not declared, and belong to one of the
-    files or sources of `prune`, are removed. Raises BadInput with the line of a declaration.
+    """`items` are those of the board, by id. Items that are not declared, and belong to one of the
+    files or sources of `prune`, are removed. `resolve` adds the defaults of types. A declaration
+    whose end has passed adds no item. Raises BadInput with the line of a declaration.
     """
     named = {declaration.id: declaration for declaration in declared}
     add, change, remove = list[ItemAddition](), list[ItemChange](), list[Item]()

@@ -1,5 +1,7 @@
-"""Progress bars for long work: on stderr, only on a terminal, and not where JSON is asked for. A
-bar appears when the work has taken a second, or at once for many things, and is erased at the end.
+"""Progress bars for long work: on stderr, only on a terminal, and not where JSON is asked for.
+
+A bar appears when the work has taken a second, or at once for many things, and is erased at the
+end. It costs nothing where it is not shown.
 """
 
 import sys
@@ -17,11 +19,11 @@ from blackboard.table import Row, Table
 from blackboard.tables.base import ForwardingTable
 
 MANY = 200
-"""Things from which a bar is shown at once."""
+"""The number of things from which a bar is shown at once."""
 QUICK = 1.0
 """Seconds before the bar of fewer things is shown."""
 BETWEEN_DRAWINGS = 0.1
-"""Seconds between two drawings, at least."""
+"""Seconds between two drawings of a bar, at least."""
 
 
 def is_shown() -> bool:
@@ -47,7 +49,7 @@ class ProgressBar:
             self._show(at_once=True)
 
     def expect(self, total: int) -> None:
-        """0: the number is not known."""
+        """Sets the number of things, as far as it is known; 0: it is not known."""
         if total:
             self._total, self._share = total, 0.0
 
@@ -89,7 +91,9 @@ class ProgressBar:
 def progress(
     label: str, total: int | None = None, *, at_once: bool = False, clock: Clock | None = None
 ) -> Iterator[ProgressBar]:
-    """A bar for `total` things, or an unknown number; `at_once` for what takes long."""
+    """A bar for work on `total` things; None: an unknown number. `at_once` shows it at once, for
+    work that is known to take long.
+    """
     with ExitStack() as stack:
         yield ProgressBar(label, total, at_once=at_once, stack=stack, clock=clock or SystemClock())
 
@@ -98,7 +102,9 @@ def progress(
 async def counted(
     board: BoardTable, label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
-    """Counts items as they are read, for a bar; with `whole` all rows, of an unknown number."""
+    """A board whose items are counted as they are read, for a bar whose total is in the board's
+    statistics. With `whole`, all rows are counted, and there is no total.
+    """
     if not is_shown():
         yield board
         return
@@ -112,7 +118,7 @@ async def counted(
 async def reading(
     opened: AbstractAsyncContextManager[BoardTable], label: str, *, whole: bool = False
 ) -> AsyncIterator[BoardTable]:
-    """A board that is opened to be read, `counted`."""
+    """A board that is opened to be read, with a bar as of `counted`."""
     async with opened as board, counted(board, label, whole=whole) as through:
         yield through
 

@@ -30,6 +30,7 @@ EVENT_STYLES: Mapping[type[events.BoardEvent], str] = {
     events.StoreAway: "red",
     events.StoreBack: "red",
 }
+"""The styles of events whose level has no style."""
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 """Matches the fonts that an SVG of rich would load from another host."""
@@ -40,7 +41,9 @@ COMMON = {"attempt": 1, "release": "done", "outcome": ANY}
 
 
 def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
-    """Writes text as it is, in colours where the terminal has some, unless NO_COLOR is set."""
+    """A console that writes text as it is, in colours where the terminal has some: without any
+    for https://no-color.org.
+    """
     return Console(
         file=stream,
         color_system=None if os.environ.get("NO_COLOR") else "auto",
@@ -52,7 +55,9 @@ def _console(stream: TextIO, *, soft_wrap: bool = False) -> Console:
 
 
 def svg_of(text: str, *, title: str) -> str:
-    """What a command has written on a terminal, as an SVG document without references to files."""
+    """What a command has written on a terminal, as an SVG document without references to other
+    files, for a page of Markdown.
+    """
     picture = Text.from_ansi(text, no_wrap=True, overflow="crop", end="")
     width = max((line.cell_len for line in picture.split()), default=1)
     console = Console(record=True, width=width, file=StringIO(), color_system="truecolor")
@@ -97,7 +102,9 @@ def event_text(event: events.BoardEvent, at: datetime) -> Text:
 
 @contextmanager
 def bar(stream: TextIO) -> Iterator[Callable[[str, float | None], None]]:
-    """Erased at the end. Takes the name of the work and the share that is done, if known."""
+    """A progress bar on a terminal, erased at the end. Its function takes the name of the work and
+    the share that is done, where that is known.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     with Progress(
         *columns,

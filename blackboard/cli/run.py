@@ -174,7 +174,9 @@ def _paused(item: Item) -> str:
 
 
 def checked_once(item: Item, pairs: Sequence[str], *, limit: int) -> dict[str, Any]:
-    """The params that --set changes, each a whole value of its first key. Raises BadInput."""
+    """The params of one run that --set changes, each a whole value of its first key. Raises
+    BadInput when no row can hold them.
+    """
     parsed = parse_pairs(pairs)
     params = laid_over(spec_of(item).params, parsed)
     once = {path[0]: params[path[0]] for path, _ in parsed}

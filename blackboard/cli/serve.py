@@ -141,8 +141,8 @@ def _print(url: str, *, as_json: bool) -> None:
 
 
 def check_prefix(prefix: str, addresses: Collection[str]) -> None:
-    """Raises BadInput for what is no path of an address, and for one of the pages' own: below it
-    the server could not tell whether a proxy has removed the prefix.
+    """Raises BadInput for what is not a path of an address, as a browser sends it, and for one of
+    the pages' own: below it the server could not tell whether a proxy has removed the prefix.
     """
     if prefix and not _PREFIX.fullmatch(prefix):
         raise BadInput("prefix", f"{prefix!r} is not a path", "as in /board or /ops/board")
@@ -160,7 +160,9 @@ def check_open(host: str, *, token: str, user_header: str) -> None:
 
 
 def _own_names(host: str) -> tuple[str, ...]:
-    """Names of this machine. An address is served in any case, and one of IPv6 is no name."""
+    """The names of this machine, under which the pages are served anyhow. Under an address they are
+    in any case, and one of IPv6 is not in a list of names.
+    """
     if host in LOOPBACK_HOSTS:
         return ("localhost",)
     own = (host, socket.gethostname(), socket.getfqdn())
@@ -170,7 +172,9 @@ def _own_names(host: str) -> tuple[str, ...]:
 async def serve(
     pages: "ASGIApp", endpoint: Endpoint, *, prefix: str, serves: Callable[[str], None]
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM, and call `serves` with their address."""
+    """Serve pages until Ctrl-C or SIGTERM; once they are served, `serves` is called with their
+    address. Raises BadInput when the address cannot be used.
+    """
     try:
         from blackboard.web.server import PageServer, below  # noqa: PLC0415 - of this command alone
     except ImportError as missing:

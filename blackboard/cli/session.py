@@ -42,7 +42,9 @@ class Session(Location):
 
     @classmethod
     def start(cls, chosen: Chosen, settings: settings_file.Settings | None = None) -> "Session":
-        """Raises BadInput when the settings, or the board's name, cannot be used."""
+        """With these settings, whose paths start from the current folder, or those of a file.
+        Raises BadInput when the settings, or the board's name, cannot be used.
+        """
         if chosen.board is not None:
             check_board_name(chosen.board)
         folder = settings_file.current_folder()
@@ -57,7 +59,9 @@ class Session(Location):
         )
 
     def with_jobs(self, jobs: Sequence[str] = ()) -> "Session":
-        """With the handlers of `jobs`, or of `[board] jobs`. Raises BadInput."""
+        """With the handlers of `jobs`, paths from the current folder, or of `[board] jobs`.
+        Raises BadInput when one cannot be loaded.
+        """
         return replace(self, handlers=load(*self.entries(jobs)))
 
     def with_types(self, jobs: Sequence[str] = (), *, within: float | None = None) -> "Session":
@@ -76,8 +80,8 @@ class Session(Location):
     def unknown_types(
         self, types: Iterable[str], others: Iterable[str] = ()
     ) -> Iterator[tuple[str, str]]:
-        """Those that have no handler and no settings here, each with which one of these and of
-        `others` may be meant, in words. None where jobs cannot be read.
+        """Those that have no handler and no settings here, each with what may be meant, in words:
+        "did you mean ...?", of these and of `others`. None where jobs cannot be read.
         """
         if self.unread:
             return
@@ -92,7 +96,10 @@ class Session(Location):
             warn(f"no handler for the type {name!r} is found here; {waits}{meant and f': {meant}'}")
 
     def check_types(self, types: Iterable[str], present: set[str]) -> None:
-        """Raises BadInput for a misspelled type, of which all would always be well."""
+        """Refuses types that no item has, and no handler here either: of a misspelled type all
+        would always be well. `present` are the types of items. Jobs are read where one is not among
+        them. Raises BadInput.
+        """
         absent = set(types) - present
         if not absent:
             return
@@ -113,8 +120,9 @@ class Session(Location):
         return (jobs, Path.cwd()) if jobs else (self.settings.board.jobs, self.folder)
 
     def with_defaults(self, *, changes: bool = False) -> "Session":
-        """With the types of `[board] jobs`. Jobs that cannot be loaded are a warning, because only
-        workers need them; but no item is added or planned anew whose schedule may be theirs.
+        """With the types of `[board] jobs`, for the defaults that they declare. Jobs that cannot
+        be loaded are a warning, because only workers need them; but no item is added or planned
+        anew whose schedule may be theirs.
         """
         try:
             return self.with_types()
@@ -123,7 +131,9 @@ class Session(Location):
             return replace(self, unread=problem.problem) if changes else self
 
     def with_labels(self, ids: Sequence[str], *, shown: bool = False) -> "Session":
-        """With the types, which may have labels, where ids are about these or they are `shown`."""
+        """With the types of `[board] jobs`, which may have labels, where the ids of a command are
+        about these, or its answer shows them.
+        """
         are_asked_for = shown or (not self.chosen.exact and any(map(names_label, ids)))
         return self.with_defaults() if are_asked_for and not self.handlers else self
 
@@ -134,7 +144,9 @@ class Session(Location):
 
     @asynccontextmanager
     async def board(self, *, create: bool = False) -> AsyncIterator[BoardTable]:
-        """With `create` a missing board is made first. Stderr says so, and what was left out."""
+        """The board, opened. With `create` a missing board is made first, with one shard, and a
+        note on stderr says so; a warning there says that items were left out.
+        """
         self.check_store()
         made = f"made the board {self.name!r} in {self.store}, with 1 shard"
         async with self.open(create=create, on_made=lambda: note(made)) as board:
@@ -155,8 +167,9 @@ def _meant(name: str, others: set[str]) -> str:
 
 
 def completed(work: Coroutine[Any, Any, Result]) -> Result:
-    """Runs the work of a command. SIGTERM and SIGHUP end it as Ctrl-C does: what is under way is
-    finished and recorded. A signal that is ignored, as SIGHUP is after `nohup`, stays so.
+    """Runs the work of a command that changes something. SIGTERM and SIGHUP end it as Ctrl-C does:
+    what is under way is finished, and what was done is recorded. A signal that is ignored, as
+    SIGHUP is after `nohup`, stays so.
     """
 
     async def ended() -> Result:
@@ -189,14 +202,17 @@ def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def confirmed(question: str) -> bool:
-    """A signal ends the wait at once: handled by a loop, it would do so only after the answer."""
+    """Ask on the terminal, and wait for the answer. A signal ends the wait at once: as an event
+    loop handles it, it would cancel the task only after the answer.
+    """
     with interrupted_by(signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         return click.confirm(question, err=True)
 
 
 def gc_seldom() -> None:
-    """Makes garbage collection rare in a process that works on a board: its imports stay, and a
-    batch of claims is searched once instead of a dozen times. A run takes a twelfth less time.
+    """Makes garbage collection rare in a process that works on a board. Its imports stay, so they
+    are not searched; and the objects of a batch of claims are searched once instead of a dozen
+    times until it is answered. A run takes a twelfth less time.
     """
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER)
@@ -204,7 +220,9 @@ def gc_seldom() -> None:
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """For short work that keeps what it makes: searching that would take most of the time."""
+    """Stops garbage collection for short work that keeps all objects that it makes, such as many
+    items: searching them would take most of the time.
+    """
     gc.disable()
     try:
         yield

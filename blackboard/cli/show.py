@@ -136,6 +136,7 @@ async def _once(session: Session, query: ItemQuery, *, limit: int | None, plain:
 
 
 def picture(listed: ItemsFound, *, absolute: bool) -> str:
+    """Who paused the board, the table, the warnings, and a summary in one line."""
     room = width()
     head: list[Line] = []
     if listed.paused:

@@ -62,19 +62,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulable:
-    """A board that is made up, or what can be simulated of a real one."""
+    """A board that is made up, or the items of a real one that run repeatedly, and whose settings
+    can be computed here.
+    """
 
     items: Sequence[SimulatedItem]
     runs: float
+    """In an hour."""
     types: SimulatedTypes = ALL_TYPES
     rhythms: Sequence[Rhythm] = ()
-    """Of the items of a real board."""
+    """How often the items of a real board run, for the estimate of `blackboard cost`."""
     shards: int = 1
     workers: int = 0
 
 
 WORKERS = 8
-"""Unless --workers is given or some have announced themselves."""
+"""Simulated workers, unless --workers is given or some have announced themselves."""
 DAY, LONGEST = 24.0, 24 * 366.0
 """Hours of a world: by default at most, and the most that may be given."""
 REQUESTS = 1_500_000
@@ -82,7 +85,7 @@ REQUESTS = 1_500_000
 REQUESTS_OF_A_RUN = 4
 """Its claim, its release, and the lost races of other workers."""
 FAILING = 0.05
-"""The share of runs that fail in a world with faults."""
+"""The share of runs that fail in a world with faults. In one without faults none fails."""
 HOUR = timedelta(hours=1)
 STEPS = 200
 
@@ -208,7 +211,7 @@ def _seconds(text: str, field: str) -> float:
 
 
 def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
-    """Hours: a day, or fewer where that takes long. `runs` are those of an hour."""
+    """Hours to simulate: a day, or fewer where that takes long. `runs` are those of an hour."""
     looks = scenario.workers * scenario.shards * (HOUR / scenario.cycle)
     hours = min(DAY, max(1.0, REQUESTS // (looks + REQUESTS_OF_A_RUN * runs)))
     if hours < DAY:
@@ -217,7 +220,9 @@ def _no_more_than_a_day(scenario: Scenario, runs: float) -> float:
 
 
 async def _read(session: Session, takes: float | None) -> Simulable:
-    """One that has not run yet takes so many seconds, or as its interval says. Raises BadInput."""
+    """The items of the board. One that has not run yet takes so many seconds; None: as its interval
+    says. Raises BadInput when none of them can be simulated.
+    """
     items, rhythms, left_out = list[SimulatedItem](), list[Rhythm](), 0
     async with reading(session.board(), "reading items") as board:
         present, now = await workers(board), await board.table.now()

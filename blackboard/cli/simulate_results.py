@@ -34,11 +34,14 @@ from blackboard.simulator.scenario import Fault, Scenario
 from blackboard.simulator.world import World
 
 LONGEST = 40
+"""The most lines of a story."""
 SHARED_ACTORS = {"world", "store"}
 
 
 def story_of(item_id: str, lines: Sequence[str], *, scenario: Scenario) -> list[str]:
-    """The last lines about an item and the actors that touched it, or the last lines."""
+    """The last lines about an item and about the actors that touched it; without an item, all of
+    the last lines.
+    """
     mine = re.compile(rf"(?<![\w-]){re.escape(item_id)}(?![\w-])" if item_id else "")
     actors = {line.split()[1] for line in lines if mine.search(line)} | SHARED_ACTORS
     ids = {item.id for item in scenario.items}
@@ -85,6 +88,7 @@ class Simulated:
     size: int
     """Bytes of the board when its history has its full length."""
     price: float
+    """US dollars for a million requests."""
     again: str
 
     @property
@@ -101,7 +105,7 @@ class Simulated:
 
     @property
     def busy(self) -> float:
-        """The share of all slots, over the whole time."""
+        """The share of all slots that was used, over the whole time."""
         slots = self.scenario.workers * self.scenario.slots
         return _share(self.figures.worked, slots * self.figures.seconds)
 

@@ -50,8 +50,9 @@ def laid_over(
     pairs: Sequence[tuple[list[str], Any]],
     unset: Sequence[list[str]] = (),
 ) -> dict[str, Any]:
-    """A copy of `params` without the keys of `unset` and with the values of `pairs`. Raises
-    BadInput when a key to be unset is not there, or leads through what is not an object.
+    """A copy of `params` without the keys of `unset` and with the values of `pairs`, in order.
+
+    Raises BadInput when a key to be unset is not there, or leads through what is not an object.
     """
     copied: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(params))
     for path in unset:
@@ -66,7 +67,7 @@ def laid_over(
 
 
 def parse_value(text: str, key: str) -> Any:
-    """JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
+    """A value as it is typed: JSON, else text; `@FILE` is the text in a file. Raises BadInput."""
     if text.startswith("@"):
         return _read(text[1:], key)
     try:
@@ -83,8 +84,8 @@ def parse_value(text: str, key: str) -> Any:
 
 
 def _has_large_number(text: str) -> bool:
-    """Whether a list or an object would be JSON but for its large numbers. Such a number by itself
-    may be a name, such as that of a commit: `1e999`.
+    """Whether a text is a list or an object of JSON but for numbers that are too large to be read.
+    Such a number by itself may be a name, such as that of a commit: `1e999`.
     """
 
     def refused(constant: str) -> None:
@@ -128,11 +129,11 @@ def _object_at(
 
 
 Options = Mapping[str, str | int]
-"""By the field of a spec; "" removes the item's own value."""
+"""The values of the options, by the field of a spec; "" removes the item's own value."""
 
 
 class Count(WholeNumber):
-    """Or nothing."""
+    """A whole number, or nothing."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if value == "" else super().convert(value, param, ctx)
@@ -169,7 +170,7 @@ _COMPLETED = {"--timezone": "zones", "--owner": "owner", "--tags": "tag"}
 
 
 def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The options as one argument `options`, and `pairs` of `--set`."""
+    """The options, handed to the command as one argument `options`, and `pairs` of `--set`."""
     return _with_options(set_option(function), _OPTIONS)
 
 
@@ -211,7 +212,9 @@ def set_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_text(pair: str) -> str:
-    """A pair is parsed more than once, and a pipe of a shell can be read once."""
+    """A pair with the text of its `@FILE` as JSON: a pair is parsed more than once, and a pipe of a
+    shell can be read once. Raises BadInput.
+    """
     key, _, text = pair.partition("=")
     return f"{key}={json.dumps(_read(text[1:], key))}" if text.startswith("@") else pair
 
@@ -226,14 +229,14 @@ def edited(
 
 
 SOME_TIME = "2000-01-01"
-"""For an `at` until its time zone is known."""
+"""Stands in for an `at` until its time zone is known."""
 
 
 def with_times(
     options: Options, before: Spec, zone_of: Callable[[Spec], str], now: datetime
 ) -> Options:
-    """With times as a spec has them: "tomorrow" means another day each day. They are in the zone
-    that the spec has with all other options.
+    """`options` with times as a spec has them: "tomorrow" means another day each day. They are in
+    the zone that the spec has with all other options.
     """
     times = dict[str, str]()
     for name in ("at", "until"):

@@ -20,6 +20,7 @@ from blackboard.phrases import plural, relative, span
 from blackboard.protocol.board_table import BoardTable
 
 MARGIN = 13
+"""Width of the names of the facts, in columns."""
 
 
 @cli_command("""\
@@ -107,7 +108,7 @@ def _numbers(counted: Statistics, *states: str) -> list[str]:
 
 
 def _line(overview: health.Overview, session: Session) -> str:
-    """Without counts that are zero."""
+    """The board in one line, without counts that are zero."""
     counted = overview.counted
     states = ("running", "stale", "overdue", "failing", "warned", "paused")
     counts = _numbers(counted, *(state for state in states if getattr(counted, state)))
@@ -128,6 +129,7 @@ def _partitions(overview: health.Overview) -> Mapping[str, int]:
 
 
 def _earliest(counted: Statistics) -> str:
+    """When the earliest waiting item is ready, or since when it has been."""
     if counted.earliest is None:
         return "no item waits"
     seconds = (counted.at - counted.earliest).total_seconds()

@@ -23,10 +23,10 @@ programs. Python ignores that signal, which sockets may cause, too."""
 
 
 def open_streams() -> tuple[TextIO, TextIO]:
-    """Opens the streams that the caller has closed. What is written to stderr is discarded; to
-    write to stdout fails: a command that cannot answer has not succeeded. Returns stdout and
-    stderr: a handler may put others in their place. Those that a program has put there before are
-    left.
+    """Opens the streams that the caller has closed. What is written to stderr is discarded; what is
+    written to stdout fails, as on a full disk: a command that cannot answer has not succeeded.
+    Returns stdout and stderr: a handler may put others in their place. Those that a program has put
+    there before are left as they are.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -41,10 +41,10 @@ def open_streams() -> tuple[TextIO, TextIO]:
 
 
 def flushed(code: int, streams: tuple[TextIO, TextIO]) -> int:
-    """Writes what is left of the output; the exit code, not 0 where that fails. What cannot be
-    written is not tried again as Python ends; of stderr, such as lines of a log, it does not count.
-    A stream that jobs have put in the place of one may have the output; one that they have closed,
-    or detached from its buffer, has nothing left.
+    """Writes what is left of the output; the exit code, not 0 where that fails. What cannot
+    be written is not tried again as Python ends. Stderr still has what it did not take, such as
+    lines of a log: they are lost, and do not count. A stream that jobs have put in the place of one
+    may have the output; one that they have closed, or detached from its buffer, has nothing left.
     """
     out, err = streams
     for now, stream in ((sys.stdout, out), (sys.stderr, err)):
@@ -61,7 +61,9 @@ def flushed(code: int, streams: tuple[TextIO, TextIO]) -> int:
 
 
 def write_all(descriptor: int, data: bytes | memoryview) -> None:
-    """Waits where a pipe has no room, also if it was made non-blocking. Raises OSError."""
+    """Writes all of it. Waits where the descriptor is that of a pipe without room, even if another
+    program has made it non-blocking. Raises OSError.
+    """
     left = memoryview(data)
     while left:
         try:
@@ -71,7 +73,9 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def wait_for_room(descriptor: int) -> None:
-    """By `select`: the `poll` of macOS knows no devices, as terminals are. Raises OSError."""
+    """Waits until something can be written. Raises OSError. By `select`: the `poll` of macOS knows
+    no devices, as terminals are.
+    """
     select.select([], [descriptor], [])
 
 

@@ -2,8 +2,9 @@
 
 Each of them is the same command without `--processes`. A worker that ends by itself is replaced
 after a pause, whatever its exit code: a handler may have ended its worker with that code. Workers
-that are meant to end (`--once`, `--until-idle`) are waited for. Each holds one end of a pipe whose
-other end the supervisor holds: if that is killed, the workers stop as if asked to.
+that are meant to end (`--once`, `--until-idle`) are waited for. With `--metrics`, each of them
+serves its own at a port of its own. Each worker holds one end of a pipe whose other end the
+supervisor holds: if the supervisor is killed, the pipe closes and the workers stop as if asked to.
 """
 
 import asyncio
@@ -33,7 +34,7 @@ STOPPING = (
 
 
 def ignore_signals() -> None:
-    """After the work is done: signals to stop must not change the exit code."""
+    """Ignores signals to stop after the work is done: they must not change the exit code."""
     loop = asyncio.get_running_loop()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     for number in STOPPING:
@@ -43,8 +44,9 @@ def ignore_signals() -> None:
 
 
 class StopSignals:
-    """Calls `asked` at each signal to stop. A coroutine can take these by `signal.signal`, or by
-    `signal.set_wakeup_fd` what the loop hears of them by: `keep` takes them back.
+    """The signals that ask a worker to stop: `asked` is called at each. A coroutine can take them
+    by `signal.signal`, or by `signal.set_wakeup_fd` what the loop hears of them by: `keep` takes
+    them back.
     """
 
     def __init__(self, asked: Callable[[], None]) -> None:
@@ -78,13 +80,13 @@ class StopSignals:
 
 
 STEADY = 60.0
-"""Seconds of work after which the end of a worker is its first failure again."""
+"""Seconds of work after which the end of a worker counts as its first failure again."""
 SUPERVISED = "BLACKBOARD_SUPERVISED"
 """A variable in a worker's environment: its stdin is the pipe of the supervisor."""
 STOPPED = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, 130}
 """Exit codes of a worker that was asked to stop before it had signal handlers."""
 KILLED = 1
-"""Stands for the exit code of a worker that was ended by a signal."""
+"""The exit code that stands for a worker that was ended by a signal."""
 
 
 def without(option: str, arguments: Sequence[str]) -> list[str]:
@@ -100,7 +102,9 @@ def without(option: str, arguments: Sequence[str]) -> list[str]:
 
 
 def supervise(count: int, *, restart: bool, endpoint: Endpoint | None) -> int:
-    """Runs so many workers until all have ended; returns the highest of their exit codes."""
+    """Runs so many workers until all have ended; returns the highest of their exit codes. The first
+    one serves its metrics at `endpoint`.
+    """
     arguments = without("--metrics", without("--processes", sys.argv[1:]))
     supervisor = _Supervisor(arguments, restart=restart, endpoint=endpoint)
 
@@ -114,9 +118,9 @@ def supervise(count: int, *, restart: bool, endpoint: Endpoint | None) -> int:
 
 
 class SupervisorPipe:
-    """In a worker: the pipe of its supervisor, if it has one. It is not left as stdin, which a
-    handler may read or close. Removes `SUPERVISED` from the environment: processes that the worker
-    starts have no supervisor.
+    """In a worker: the pipe whose other end its supervisor holds, if it has one. It is not left as
+    stdin, which a handler may read or close. Removes `SUPERVISED` from the environment: processes
+    that the worker starts have no supervisor.
     """
 
     def __init__(self, stdin: int = 0) -> None:
@@ -127,7 +131,7 @@ class SupervisorPipe:
                 os.dup2(nothing.fileno(), stdin)
 
     def when_closed(self, stop: Callable[[], object]) -> None:
-        """Calls `stop`, in place of an earlier one, when the supervisor is gone."""
+        """Calls `stop`, in place of an earlier one, once the supervisor is gone."""
         if (pipe := self._pipe) is None:
             return
         loop = asyncio.get_running_loop()
@@ -146,7 +150,7 @@ class SupervisorPipe:
 
 
 def _command() -> list[str]:
-    """As Python takes it. In an archive of modules none finds it by its name."""
+    """The command line, as Python takes it. In an archive of modules none finds it by its name."""
     if Path(__file__).is_file():
         return ["-P", "-m", "blackboard"]
     return ["-c", program("from blackboard.cli import main; main()")]
@@ -172,7 +176,7 @@ class _Supervisor:
             send_signal(process, number)
 
     async def _keep(self, number: int) -> int:
-        """Runs one worker after another."""
+        """Runs one worker after another, until they are meant to end."""
         loop, chance, failures = asyncio.get_running_loop(), SystemChance(), 0
         while True:
             since = loop.time()

@@ -52,6 +52,7 @@ _PRESSED = re.compile(r"\x1bO(?=[A-DHF]$)")
 _SETTLED = "\x1b[?25l\x1b[?7l"
 """No cursor, and no line wrap."""
 _ENTER = f"\x1b[?1049h{_SETTLED}\x1b[2J"
+"""Enters the alternate screen, without a cursor and without line wrap."""
 _LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
@@ -104,7 +105,9 @@ def _plain(text: str) -> list[str]:
 
 
 class Terminal:
-    """The terminal of this process. It has no keys where the standard input is not one."""
+    """The terminal of this process, while it is entered: `with Terminal() as terminal`. There are
+    no keys where the standard input is not a terminal.
+    """
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno() if sys.stdin.isatty() else None
@@ -157,7 +160,7 @@ class Terminal:
     # ---- keys and signals
 
     def listen(self, listener: "WatchLoop") -> None:
-        """Calls `listener` from the event loop, until `ignore`."""
+        """Have `listener` called from the event loop, until `ignore`."""
         self._listener, loop = listener, asyncio.get_running_loop()
         if self._input is not None:
             loop.add_reader(self._input, self._readable)
@@ -166,7 +169,7 @@ class Terminal:
         self._await_signals()
 
     def _await_signals(self) -> None:
-        """Those after which the terminal must be restored."""
+        """Handles the signals after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         for number in self._ending:
@@ -208,7 +211,7 @@ class Terminal:
         self._listener.changed()
 
     def _stop(self) -> None:
-        """Stops this process, as Ctrl-Z does, with the terminal as it was."""
+        """Stop this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
         for number in (signal.SIGTSTP, *self._ending):  # meanwhile they have no handler
@@ -240,7 +243,9 @@ class Terminal:
                 termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
 
     def _read_singly(self) -> None:
-        """Keys come one by one, and are not echoed; Ctrl-C and Ctrl-Z stay signals."""
+        """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
+        stay signals.
+        """
         if self._input is None:
             return
         with suppress(termios.error):

@@ -17,12 +17,12 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.verbs import VERBS, Answer
 
 PLANNED = {"resume", "cancel"}
-"""After these an item is planned anew, by its schedule."""
+"""After these verbs an item is planned anew, by its schedule."""
 
 
 def _act(verb: str, chosen: options.Chosen, ids: Sequence[str], *, fence: int | None = None) -> int:
-    """Do one of `VERBS` to each item. Raises BadInput where no item is named, or a fence for
-    several.
+    """Do one of `VERBS` to each item, and print the answers; the exit code. Raises BadInput where
+    no item is named, or a fence for several.
     """
     session = Session.start(chosen)
     if not ids:
@@ -65,7 +65,7 @@ def pause_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
 
 
 async def _change_board(session: Session, verb: Literal["pause", "resume"]) -> int:
-    """Exit code 1 where another command has undone that meanwhile."""
+    """Pause or resume the board; exit code 1 where another command has undone that meanwhile."""
     async with session.board() as board:
         if verb == "pause":
             changed = await pause_board(board, await mark_now(board, session.chosen.reason))

@@ -1,6 +1,8 @@
 """`--watch`: one loop for all views. It reads the board again and again, draws the view, and passes
-the keys to it; keys never wait for the store. A reading takes no more than half of the time: after
-a slow one the next comes later.
+the keys to it; keys never wait for the store.
+
+A reading takes no more than half of the time: after a slow one the next comes later. Ends by `q`,
+Ctrl-C or a signal, with the terminal as it was.
 """
 
 import asyncio
@@ -27,19 +29,24 @@ from blackboard.table import Busy, TableError, Unavailable
 from blackboard.tasks import cancel_all
 
 Work = Callable[[], Awaitable[None]]
+"""A change of the board that a key has asked for."""
 
 
 class WatchedView(Protocol):
+    """A view that the loop reads, draws, and passes keys to."""
+
     @property
     def is_over(self) -> bool: ...
 
     @property
     def is_held(self) -> bool:
-        """Whether it is read only when it lacks what a key has asked for."""
+        """Whether the refresh is held: it is read only when it lacks what a key has asked for."""
         ...
 
     @property
-    def lacks(self) -> bool: ...
+    def lacks(self) -> bool:
+        """Whether a key has asked for what was not read yet."""
+        ...
 
     def draw(self, width: int, height: int) -> Sequence[Line]: ...
 
@@ -48,10 +55,12 @@ class WatchedView(Protocol):
     async def read(self) -> None: ...
 
     trouble: str
-    """Why the last reading failed, or "". The loop sets it."""
+    """Why the last reading failed, which is shown; "": it did not fail. The loop sets it."""
 
 
 class Screen(Protocol):
+    """What a terminal does for the loop; see `terminal.py`."""
+
     def size(self) -> tuple[int, int]: ...
 
     def draw(self, lines: Sequence[Line]) -> None: ...
@@ -77,7 +86,7 @@ watch_option = click.option(
 
 
 class WatchLoop:
-    """The listener of a terminal."""
+    """The loop. It is the listener of a terminal."""
 
     def __init__(self, view: WatchedView, screen: Screen, *, clock: Clock, every: float) -> None:
         self._view = view
@@ -85,14 +94,18 @@ class WatchLoop:
         self._clock = clock
         self._every = every
         self._news = asyncio.Event()
+        """Set when there is something new to draw."""
         self._hurry = asyncio.Event()
+        """Set when the view must be read at once."""
         self._works: asyncio.Queue[Work] = asyncio.Queue()
         self._left = 0
+        """The number of changes that are not done yet."""
         self.ended_by: int | None = None
-        """A signal; 0: the terminal is gone."""
+        """The signal that has ended it; 0: the terminal is gone."""
 
     async def run(self) -> None:
         """Runs until the view is over or a signal comes. Finishes first what a key has begun.
+
         Raises what the first reading raises, unless the store is only away.
         """
         self._draw()
@@ -124,9 +137,11 @@ class WatchLoop:
         self._news.set()
 
     def changed(self) -> None:
+        """Called when everything must be drawn anew."""
         self._news.set()
 
     def ended(self, number: int) -> None:
+        """Called when a signal ends this process; 0: the terminal is gone."""
         self.ended_by = number
         self._news.set()
 
@@ -157,7 +172,7 @@ class WatchLoop:
             pause = max(self._every, self._clock.monotonic() - began)
 
     async def _rest(self, seconds: float) -> None:
-        """Until the time of the next reading, or until the view must be read at once."""
+        """Waits for the time of the next reading, or until the view must be read at once."""
         while not self._hurry.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -183,7 +198,7 @@ def words_of(trouble: Exception) -> str:
 
 
 def time_of_frame(session: Session) -> float:
-    """In seconds. Raises BadInput, also where there is no terminal."""
+    """The seconds between two frames. Raises BadInput, also where there is no terminal."""
     seconds = _seconds_of(session.chosen.watch or "")
     if session.chosen.json or not is_terminal():
         raise BadInput("watch", "needs a terminal", "for programs: the command with `--json`")
@@ -191,7 +206,7 @@ def time_of_frame(session: Session) -> float:
 
 
 def watched(session: Session, view_of: Callable[[BoardTable], WatchedView]) -> int:
-    """Watch a board on the terminal; the exit code."""
+    """Watch a board on the terminal, as `--watch` says; the exit code."""
     from blackboard.cli.terminal import Terminal  # noqa: PLC0415 - not for --help
 
     every = time_of_frame(session)
@@ -228,10 +243,12 @@ def watched_page(session: Session, read: Callable[[BoardTable], Awaitable["Drawn
 class WatchedPage(Struct, frozen=True, kw_only=True):
     body: Sequence[Line]
     head: int = 0
+    """The number of lines that stay at the top."""
     summary: str = ""
 
 
 Drawn = Callable[[int], WatchedPage]
+"""Lays out what was read for a number of columns."""
 
 
 class PageView:

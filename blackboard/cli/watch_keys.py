@@ -59,7 +59,7 @@ class Act(Struct, frozen=True, kw_only=True):
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """Asks for a filter where there is no act, else for its reason, or a yes."""
+    """What the bottom line asks for: a filter where there is no act, else its reason, or yes."""
 
     typed: str = ""
     act: Act | None = None
@@ -70,18 +70,20 @@ class Scroll(Struct, frozen=True, kw_only=True):
     """The part of some lines that is on the screen."""
 
     down: int = 0
+    """The number of lines above the screen."""
     lines: int = 0
     page: int = 1
+    """The number of lines that fit on the screen."""
 
     def pressed(self, key: str) -> "Scroll":
         return replace(self, down=moved(self.down, key, page=self.page)).fitted()
 
     def fitted(self) -> "Scroll":
-        """Without empty lines at the end, where there are enough lines."""
+        """The same without empty lines at the end, where there are enough lines."""
         return replace(self, down=min(max(self.down, 0), max(self.lines - self.page, 0)))
 
     def part_of(self, lines: Sequence[Line], page: int) -> tuple["Scroll", list[Line]]:
-        """The same for these lines on a page of so many, and those that are on it."""
+        """The same for these lines on a screen of so many, and those that are on it."""
         scroll = replace(self, lines=len(lines), page=page).fitted()
         on_screen = list(lines[scroll.down : scroll.down + page])
         return scroll, on_screen + [()] * (page - len(on_screen))
@@ -97,14 +99,17 @@ END = 1 << 40
 
 
 def moved(number: int, key: str, *, page: int) -> int:
-    """The number of the line to which a key leads, which may be beyond the first or last one."""
+    """The number of the line to which a key leads from one; `END` and above: the last line."""
     steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -page, "page down": page}
     ends = {"home": 0, "g": 0, "end": END, "G": END}
     return ends.get(key, number + steps.get(key, 0))
 
 
 def filter_of(text: str) -> ItemQuery:
-    """An item must match all words, and any of the states and types. Raises BadInput."""
+    """A filter as it is typed: parts of ids, globs, and words such as state:failed or tag:NAME. An
+    item must match all words, and any of the states and types. Raises BadInput for a state that
+    does not exist.
+    """
     words, states, types = [], [], []
     for word in text.split():
         kind, colon, name = word.partition(":")
@@ -122,16 +127,19 @@ class Watching(Struct, frozen=True, kw_only=True):
     sort: str = "id"
     reverse: bool = False
     chosen: int = 0
-    """The number of the chosen item among those that match."""
+    """The number of the chosen item among those that match, from 0 on."""
     top: int = 0
+    """The number of the first item on the screen."""
     page: int = 1
+    """The number of items that fit on the screen."""
     most: int | None = None
     found: ItemsFound | None = None
     opened: ItemStatus | None = None
     """The item that is shown in full, in place of the list."""
     shows_keys: bool = False
-    """What the keys do is shown, in place of both."""
+    """Whether what the keys do is shown, in place of both."""
     scroll: Scroll = Scroll()
+    """The scrolling of the item, or of the keys."""
     prompt: Prompt | None = None
     held: bool = False
     ended: bool = False
@@ -149,7 +157,7 @@ class Watching(Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> int:
-        """Items to read: whole screens, up to that of the chosen item."""
+        """The number of items to read: whole screens, up to that of the chosen item."""
         last = max(self.top + self.page, self.chosen + 1)
         limit = -(-last // self.page) * self.page
         return limit if self.most is None else min(limit, self.most)
@@ -186,7 +194,9 @@ def sized(state: Watching, page: int) -> Watching:
 
 
 def read(state: Watching, listed: ItemsFound) -> Watching:
-    """The choice stays with its item; but if the first was chosen, so is the new first one."""
+    """The state after a reading. The choice stays with its item; but if the first item was chosen,
+    the new first one is chosen.
+    """
     if state.most is not None:
         listed = replace(listed, left=min(listed.left, max(state.most - len(listed.items), 0)))
     before, chosen = state.selected, state.chosen

@@ -141,9 +141,9 @@ ENDS_WITHIN = 30.0
 
 @cache
 def _end_for_certain() -> None:
-    """Ends this process with exit code 0 where its end takes longer than `ENDS_WITHIN`, and shows
-    where Python stands: signals to stop are ignored by then. In a program that calls commands the
-    main thread may end much later.
+    """Ends this process with exit code 0 where its end takes longer than `ENDS_WITHIN` from when
+    its main thread has ended, which in a program that calls commands may be much later. Signals to
+    stop are ignored by then. It shows where Python stands.
     """
 
     def end() -> None:
@@ -161,7 +161,7 @@ LOOK_EVERY = 0.5
 
 
 async def _change() -> None:
-    """Waits until files of the jobs have changed, and are valid Python."""
+    """Wait until files of the jobs have changed, and are valid Python."""
     clock, reported = SystemClock(), ""
     while not (files := changed()) or (mistake := mistake_in(files)):
         if files and mistake != reported:
@@ -172,7 +172,7 @@ async def _change() -> None:
 
 
 def _start_again(folder: Path) -> NoReturn:
-    """Replaces this process by a new one with the same command line."""
+    """Replaces this process by a new one with the same command line, in the same folder."""
     os.chdir(folder)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own
 
@@ -185,12 +185,15 @@ class _Work:
     settings: WorkerSettings
     until: Until
     init: bool
+    """Whether to make the board if it is not there."""
     reload: bool
     endpoint: Endpoint | None
     """Where its metrics are served."""
 
     async def check(self, processes: int) -> None:
-        """Refuses what none of so many workers could use. They wait for a store that is away."""
+        """Refuses once, before so many workers are started, what none of them could use. A store
+        that is away is not refused: the workers wait for it.
+        """
         self._handlers()
         if self.session.settings.worker.otel:
             from blackboard.runners.tracing import check  # noqa: PLC0415 - only when asked for
@@ -217,7 +220,7 @@ class _Work:
         return handlers
 
     def run(self, level: int, form: LogForm) -> int:
-        """The worker to its end; the exit code."""
+        """Run the worker to its end, with a log; the exit code."""
         gc_seldom()
         try:
             # Loggers of libraries that the worker itself uses, too.
@@ -240,7 +243,7 @@ class _Work:
         return 0
 
     async def _work(self, events: EventEmitter) -> bool:
-        """Returns whether it has ended because files of its jobs changed."""
+        """Run the worker. Returns whether it has ended because files of its jobs changed."""
         from blackboard.assembly import new_worker  # noqa: PLC0415 - a supervisor needs no parts
 
         handlers, pipe = self._handlers(), supervisor.SupervisorPipe()
@@ -271,9 +274,9 @@ class _Work:
         return stopping.restarts
 
     async def _opened(self, stack: AsyncExitStack, events: EventEmitter) -> BoardTable:
-        """A worker that works for ever waits for a store that is away, so that its supervisor need
-        not start it again and again. An error that waiting cannot mend (a missing table or role) is
-        raised.
+        """The board, which is closed with `stack`. A worker that works for ever waits for a store
+        that is away, so that its supervisor need not start it again and again. An error that
+        waiting cannot mend (a missing table or role) is raised.
         """
         clock, chance = SystemClock(), SystemChance()
         failures, reported = 0, -math.inf
@@ -297,7 +300,7 @@ class _Work:
 async def _serve_metrics(
     stack: AsyncExitStack, endpoint: Endpoint, *, events: EventEmitter, store: str
 ) -> None:
-    """Measures the worker that emits these events, and serves that until the stack is closed."""
+    """Measure the worker that emits these events, and serve that until the stack is closed."""
     from blackboard.cost import price_of  # noqa: PLC0415 - only when asked for
     from blackboard.metrics.server import pages_of, serving  # noqa: PLC0415
     from blackboard.metrics.worker import WorkerMetrics  # noqa: PLC0415
@@ -309,8 +312,8 @@ async def _serve_metrics(
 
 
 class _Stopping:
-    """Why a worker stops: a signal, or a change of its jobs' files. The first of these begins the
-    grace for runs. The other one does not end it; a second signal does.
+    """Why a worker stops: a signal, or a change of its jobs' files. Whichever comes first begins
+    the grace for runs. The other one does not end the grace; a second signal does.
     """
 
     def __init__(self, worker: BoardWorker) -> None:
@@ -329,7 +332,9 @@ class _Stopping:
 
     @contextmanager
     def at_changes(self) -> Iterator[None]:
-        """Stops the worker when files of its jobs change, or the wait for that fails."""
+        """Stops the worker when files of its jobs change, or the wait for that fails: that error is
+        raised at the end.
+        """
         change = asyncio.get_running_loop().create_task(_change())
         change.add_done_callback(self._changed)
         try:

@@ -1,12 +1,14 @@
 """The log of a worker: one line for each event, as text on a terminal and as JSON elsewhere.
 
-A terminal that was halted by Ctrl-S, `worker 2>&1 | less`, or a log driver that blocks would hold
-up a thread that writes: the loop, with all renewals. So while a worker works its `sys.stderr` is
-one that never waits (`unblocked_stderr`). A pipe is opened once more, for writes that do not wait:
-up to `PIPE_BUF` bytes it takes all or nothing. What it does not take, and all that goes to
-terminals and sockets, waits for a thread. (O_NONBLOCK on the descriptor itself would count for all
-processes that share it, such as the shell. `poll` is no answer either: another process may take the
-room before the write.) A file may wait: a disk that hangs holds up the worker's store as well.
+**A stream that is not read.** A terminal that was halted by Ctrl-S, `worker 2>&1 | less`, or a log
+driver that blocks would hold up a thread that writes: the loop, with all renewals. So while a
+worker works its `sys.stderr` is one that never waits (`unblocked_stderr`). A pipe is opened once
+more, for writes that do not wait: up to `PIPE_BUF` bytes it takes all or nothing. What it does not
+take, and all that goes to terminals and sockets, waits for a thread. (O_NONBLOCK on the descriptor
+itself would count for all processes that share it, such as the shell. `poll` is no answer either:
+another process may take the room before the write.)
+
+Not promised: that a file never waits. A disk that hangs holds up the worker's store as well.
 """
 
 import codecs
@@ -45,9 +47,9 @@ END_WITHIN: Final = 2.0
 def subscriber(
     clock: Clock, *, level: int, stream: TextIO | None = None, form: LogForm = "auto"
 ) -> Subscriber:
-    """Writes every event of at least `level` to `stream`, or stderr. The form "auto" is text on a
-    terminal and JSON elsewhere. Raises OSError when a line cannot be written, or an earlier one
-    could not; the next one that can be written begins on a line of its own.
+    """Writes every event of at least `level` to `stream`, stderr if none is given. The form "auto"
+    is text on a terminal and JSON elsewhere. Raises OSError when a line cannot be written, or an
+    earlier one could not; the next one that can be written begins on a line of its own.
     """
     stream = stream or sys.stderr
     is_whole = isinstance(getattr(stream, "buffer", None), Unblocked)
@@ -124,7 +126,7 @@ class Unblocked(io.RawIOBase):
         return True
 
     def is_through(self, seconds: float) -> bool:
-        """Waits at most so long; whether all is written."""
+        """Waits at most so long until all is written. Returns whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._size, seconds)
 
@@ -162,9 +164,9 @@ def _opened_again(descriptor: int) -> int | None:
 
 @contextmanager
 def unblocked_stderr() -> Iterator[None]:
-    """Makes writes to `sys.stderr` wait for no reader. What is left at the end is written, if that
-    takes no longer than `END_WITHIN`; else stderr stays so, and what still waits when the process
-    ends is lost.
+    """Makes writes to `sys.stderr` wait for no reader. At the end, what is left is written, if that
+    takes no longer than `END_WITHIN`; else stderr stays as it is, and bytes that still wait when
+    the process ends are lost.
     """
     original = sys.stderr
     if not _may_wait(original):

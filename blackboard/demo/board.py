@@ -1,6 +1,8 @@
 """The board of the demo: its folder with settings, calendars and logs, and its worker processes.
-Each of these leads a session of its own, so Ctrl-C reaches only the demo, which ends them. If the
-demo itself is killed, they end by themselves as soon as nothing is due or running.
+
+The board is a file in the folder, or in another store. Two workers are started, one is killed, and
+none is left behind: each leads a session of its own, so Ctrl-C reaches only the demo, which ends
+them. If the demo itself is killed, they end by themselves as soon as nothing is due or running.
 """
 
 import asyncio
@@ -28,6 +30,7 @@ from blackboard.runners.commands import end_command, send_signal, start_command
 from blackboard.settings import Settings
 
 SLOTS = 3
+"""The most runs of a worker at a time."""
 _HEAD = """\
 # The demo's board: sixteen towns, whose calendars are aggregated every eight hours.
 
@@ -58,9 +61,9 @@ _STEPS = (0.7, 0.9, 0.6, 0.8, 1.0)
 class DemoFolder:
     path: Path
     elsewhere: str = ""
-    """The URL of the store; "" for a file in the folder."""
+    """The URL of the store of the board; "" for a file in the folder."""
     board: str = DEFAULT_BOARD
-    """Unique in a store that others use."""
+    """Its name: unique in a store that others use."""
 
     @property
     def settings(self) -> Path:
@@ -68,7 +71,7 @@ class DemoFolder:
 
     @property
     def store(self) -> str:
-        """For `--store`, from any folder."""
+        """The value of `--store` that works from any folder."""
         return self.elsewhere or str(self.path / _FILE)
 
     @property
@@ -82,7 +85,7 @@ class DemoFolder:
 
     @property
     def options(self) -> str:
-        """Those by which a reader selects this board."""
+        """The options after the name of the program by which a reader selects this board."""
         options = f"--config {shlex.quote(str(self.settings))}"
         if "BLACKBOARD_STORE" in os.environ:  # it counts before the settings do
             options += f" --store {shlex.quote(self.store)}"
@@ -134,7 +137,7 @@ class DemoWorker:
         return self.process.pid
 
     def owns(self, owner: str) -> bool:
-        """Whether host:pid:nonce is this one."""
+        """Whether a worker named host:pid:boot nonce is this one."""
         return owner.split(":")[-2:-1] == [str(self.pid)]
 
     async def kill(self) -> None:
@@ -162,7 +165,7 @@ class DemoWorkers:
     workers: list[DemoWorker] = field(default_factory=list)
 
     async def start(self, name: str, *arguments: str) -> DemoWorker:
-        """Start `blackboard worker`."""
+        """Start a command that works, `blackboard worker` until nothing is due without one."""
         return await self.run(name, *_command(self.folder, ["worker", *arguments]))
 
     async def run(self, name: str, *command: str) -> DemoWorker:
@@ -199,7 +202,7 @@ async def demo_workers(folder: DemoFolder) -> AsyncIterator[DemoWorkers]:
 
 @asynccontextmanager
 async def demo_pages(folder: DemoFolder) -> AsyncIterator[str]:
-    """The board in a browser: its address. Raises BlackboardError."""
+    """The board in a browser, for as long as this lasts; its address. Raises BlackboardError."""
     command = _command(folder, ["serve", "--operator", "--listen", "127.0.0.1:0", "--json"])
     process = await start_command(
         command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, cwd=folder.path
@@ -249,12 +252,15 @@ class Story:
     clock: Clock
     folder: DemoFolder
     ends: float = field(init=False)
+    """When the story must be over, in monotonic seconds."""
 
     def __post_init__(self) -> None:
         self.ends = self.clock.monotonic() + LIMIT
 
     async def wait(self) -> None:
-        """Raises BlackboardError when a worker has failed, or the story takes too long."""
+        """Wait until the next look at the board. Raises BlackboardError when a worker has failed,
+        or the story takes too long.
+        """
         self.workers.check()
         if self.clock.monotonic() > self.ends:
             raise BlackboardError(f"not done after {LIMIT:g} s: see the logs in {self.folder.path}")

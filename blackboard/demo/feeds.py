@@ -20,7 +20,7 @@ _WIDTH = 70
 
 
 def calendar(name: str, events: str) -> bytes:
-    """A calendar with these events, a paragraph each, in folded lines."""
+    """A calendar of these events, in folded lines."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//blackboard//demo//EN"]
     lines.append(f"X-WR-CALNAME:{name}")
     for event in dedent(events).strip().split("\n\n"):
@@ -42,6 +42,7 @@ class Town:
     zone: str
     feast: str
     on: tuple[int, int]
+    """Month and day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ _PAGE = b"<!doctype html><title>Welcome!</title><p>The calendar has moved. Try t
 
 
 def feeds_of(town: Town, today: date) -> Iterator[GroupCalendar]:
-    """The same day gives the same bytes."""
+    """The town's calendars as they are on this day. The same day gives the same bytes."""
     yield GroupCalendar(group="library", body=_library(town, today))
     yield GroupCalendar(group="town-hall", body=_town_hall(town))
     yield GroupCalendar(group="parks", body=_parks(town, today))
@@ -223,7 +224,9 @@ class _Server(ThreadingTCPServer):
 
 @contextmanager
 def serving(pages: Mapping[str, Page]) -> Iterator[str]:
-    """Serve pages by their paths; the value is the address of the root, without a slash."""
+    """Serve pages by their paths ("/town/group.ics"); the value is the address of the root, without
+    a slash at its end.
+    """
     is_over = threading.Event()
 
     class _Request(BaseHTTPRequestHandler):

@@ -29,10 +29,13 @@ _ALL = "\x1b[2J\x1b[H"
 _HIDE, _SHOW = "\x1b[?25l", "\x1b[?25h"
 
 NameOf = Callable[[str], str]
+"""A worker's short name, from its long one."""
 
 
 class Output:
-    """A file or a pipe. A picture has titles first, and a blank and a summary last."""
+    """Where a story is written: here a file or a pipe. A picture has titles first, and a blank and
+    a summary last.
+    """
 
     colour = False
 
@@ -40,6 +43,7 @@ class Output:
         self._stream = stream
         self._picture: Sequence[Line] = ()
         self.pictures: list[Sequence[Line]] = []
+        """The board as it was at each pause."""
 
     @property
     def width(self) -> int:
@@ -60,7 +64,7 @@ class Output:
         self.write(self._wrapped(" ".join(text.split()), INDENT))
 
     def rows(self, lines: Iterable[str]) -> None:
-        """Lines, which go on further to the right where they are too long."""
+        """Lines, each of which goes on further to the right where it is too long."""
         self.write([part for line in lines for part in self._wrapped(line, INDENT * 2)])
 
     def _wrapped(self, text: str, below: str) -> list[str]:

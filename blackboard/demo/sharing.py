@@ -1,5 +1,7 @@
 """The demo of partitions as a story in six acts: workers share them, one joins, one is killed, one
 leaves; and of two programs the one that leads is killed.
+
+Each act waits until the group shows what the next paragraph says; nothing is printed in advance.
 """
 
 import signal

@@ -38,6 +38,7 @@ DONE_BEFORE_THE_KILL = 4
 SHOWN_PLAIN = 3
 """Records in the form of 2009 that are shown: all sixteen would fill three screens."""
 _DAYS = 7
+"""Days of a town's calendar that are shown."""
 _TITLE = 34
 """Width of the title of an event, in cells of the terminal."""
 KINDS = (
@@ -193,7 +194,9 @@ class _Story(Story):
     # ---- the summary at the end
 
     def end(self, runs: Sequence[Run], *, board: BoardStatus, today: date, program: str) -> None:
-        """The summary. `runs` are those of the town that was taken over, newest first."""
+        """Writes the records of the board, the files of the folder, and commands to try next.
+        `runs` are those of the town that was taken over, newest first.
+        """
         if [run.outcome for run in runs] != [Outcome.OK, Outcome.ABANDONED]:
             raise BlackboardError(f"the history differs from the story: {[*map(str, runs)]}")
         town = runs[0].id

@@ -35,9 +35,11 @@ from blackboard.schedule.schedule import without_limits
 
 NOTHING = "-"
 FEW_ITEMS = 3
+"""The most items that the line of an action names."""
 MOST_LINES = 10
+"""The most warnings below a board."""
 MOMENT = 20
-"""The width of a time in full; it is never cut."""
+"""The width of a time in full, in cells of the terminal; it is never cut."""
 ITEM_COLUMNS = (
     Column(title="id", least=10, usual=24, worth=9),
     Column(title="type", least=4, usual=12, worth=3, spare=True),
@@ -120,7 +122,7 @@ LEADER_COLUMNS = (
 
 
 class ShownTimes(Struct, frozen=True):
-    """Shows times from `now`, or in full if they are `absolute`."""
+    """How a table shows times: from `now`, or in full if they are `absolute`."""
 
     now: datetime
     absolute: bool = False
@@ -134,7 +136,7 @@ class ShownTimes(Struct, frozen=True):
         ]
 
     def past(self, moment: datetime | None) -> Cell:
-        """One that is to come was written by a wrong clock."""
+        """A time of the past. A wrong clock wrote one that is to come."""
         if moment is None:
             return NOTHING, Style.PLAIN
         if self.absolute:
@@ -168,8 +170,8 @@ def item_cells(status: ItemStatus, times: ShownTimes, *, held: bool = False) -> 
 
 
 def _schedule(item: Item) -> str:
-    """A single time is cut to the minute or second. Where there is no schedule, the handler of the
-    type, which only workers may have, decides about an item that never ran.
+    """The text of a schedule; a single time is cut to the minute or second. Where there is none,
+    the handler of the type, which only workers may have, decides about an item that never ran.
     """
     text = without_windows(item.schedule).replace(BREAK, " ")
     if not text.startswith("at "):
@@ -196,7 +198,7 @@ def plain_record(status: ItemStatus) -> str:
 
 
 def style_of(status: ItemStatus) -> Style:
-    """That of its most urgent state."""
+    """The style of the most urgent state of an item."""
     if status.stale:
         return Style.LOST
     if status.running:
@@ -236,7 +238,7 @@ def _running(status: ItemStatus, *, now: datetime) -> Cell:
 
 
 def percent(progress: Any) -> str:
-    """Progress as a share of its total, or as a number when there is none."""
+    """Progress as a share of its total, or as the bare number when there is no total."""
     match progress:
         case [int() | float() as done, int() | float() as total] if total > 0:
             return f"{100 * done / total:.0f}%"
@@ -247,7 +249,7 @@ def percent(progress: Any) -> str:
 
 
 SKIPPED = "skipped"
-"""The outcome "ok" where the handler had nothing to do."""
+"""The word for the outcome "ok" where the handler had nothing to do."""
 
 
 def outcome_cell(status: ItemStatus) -> Cell:
@@ -280,7 +282,7 @@ OUTCOME_STYLES = {
 
 
 def warning_lines(statuses: Sequence[ItemStatus]) -> list[Line]:
-    """A line for each warning, up to `MOST_LINES`."""
+    """The warnings of items, a line each, up to `MOST_LINES`."""
     lines: list[Line] = [
         [(f"{shown(status.item.id)}: {shown(text)}", Style.LATE)]
         for status in statuses
@@ -302,7 +304,9 @@ def summary(statuses: Sequence[ItemStatus], *, total: int, now: datetime) -> str
 
 
 def found_summary(listed: ItemsFound) -> str:
-    """All items that were found, or the board as it was counted; "" for a board without items."""
+    """All items that were found, or the board as it was counted some time ago, in one line; "" for
+    a board without items.
+    """
     return _summary(listed.counted, total=listed.total, now=listed.now) if listed.total else ""
 
 

@@ -10,7 +10,9 @@ from collections.abc import Callable
 
 
 def shown(text: str) -> str:
-    """`text` on one line, with escapes in place of what is not printable."""
+    """`text` on one line: control characters, lone surrogates and other characters that are not
+    printable are written as escapes.
+    """
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escaped(char) for char in text)
@@ -31,14 +33,18 @@ def shown_text(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """JSON with what is not printable escaped: it means the same, and steers no terminal."""
+    """JSON on any number of lines, with each character that is not printable as an escape of JSON:
+    it means the same, and steers no terminal.
+    """
     if text.isascii() and "\x7f" not in text:  # the one control character that JSON may have
         return text
     return escaped(text, lambda char: json.dumps(char)[1:-1])
 
 
 def escaped(text: str, escape: Callable[[str], str]) -> str:
-    """With what is not printable, but for ends of lines, as `escape` writes it."""
+    """`text` with each character that is not printable, but for ends of lines, as `escape` writes
+    it.
+    """
     odd = {char for char in set(text) if not char.isprintable()} - {"\n"}
     return text.translate({ord(char): escape(char) for char in odd}) if odd else text
 

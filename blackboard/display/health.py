@@ -1,5 +1,8 @@
-"""What is wrong with a board (alarms), and an overview of it: its statistics, groups, workers and
-their coordinator.
+"""Alarms about a board, and an overview of it.
+
+Alarms are about items that are late, fail, or whose rename was interrupted, runs without a worker,
+and partitions that have no worker or whose pumps fail. The overview has the board's statistics, its
+groups, its workers and their coordinator.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -44,11 +47,12 @@ class Alarm(Struct, frozen=True, kw_only=True):
     """overdue, unserved, stale, silent, failing, clock, renaming, unowned, damaged, or store"""
     since: datetime | None
     problem: str
+    """What is wrong, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What is on a board besides its items."""
+    """What there is on a board besides its items."""
 
     present: Sequence[Member]
     paused: Mark | None
@@ -57,6 +61,8 @@ class Around:
 
 
 class Checked(Struct, frozen=True, kw_only=True):
+    """The result of checking the items of a board, of some types or of all."""
+
     items: int
     alarms: Sequence[Alarm]
     paused: Mark | None
@@ -66,8 +72,8 @@ class Checked(Struct, frozen=True, kw_only=True):
 async def read_alarms(
     board: BoardTable, read: BoardStatus, *, types: Sequence[str] = (), with_groups: bool = True
 ) -> tuple[Checked, set[str]]:
-    """What is wrong with items that were read, of some types or of all, and with the groups and
-    elections of the board; and the types that there are.
+    """What is wrong with items that were read, of some types or of all, and with the partitions of
+    the board; and the types that there are.
     """
     groups = await read_groups(board) if with_groups else ()
     statuses = [status for status in read.statuses if not types or status.item.type in types]
@@ -118,8 +124,8 @@ def alarms_of(
     lost: Mapping[str, float],
     now: datetime,
 ) -> Iterator[Alarm]:
-    """`planning` is None where the item's settings cannot be computed; `served` are the types that
-    live workers take, `lost` the others (`lost_since`).
+    """The alarms about an item. `planning` is None where its settings cannot be computed; `served`
+    are the types that live workers take, `lost` the others (`lost_since`).
     """
     item = status.item
     alarm = partial(Alarm, id=item.id, type=item.type)
@@ -173,7 +179,9 @@ def _damaged_elections(board: BoardTable, elections: Elections) -> list[Alarm]:
 
 
 def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
-    """A partition whose pump fails has no worker now and then: it has one alarm."""
+    """The alarms about a group: damaged rows, and partitions without a worker or whose pumps fail.
+    A partition whose pump fails has no worker now and then: it has one alarm.
+    """
     problems = [(group.name, why) for why in group.damaged]
     problems += [
         (f"{group.name}/{key}", unreadable_words(group.board, [key])) for key in group.unreadable
@@ -208,10 +216,13 @@ def alarms_of_group(group: GroupLeases) -> Iterator[Alarm]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview(Around):
+    """What is shown of a board."""
+
     counted: Statistics
     is_now: bool
     """Whether it was counted by this command."""
     age: float
+    """Seconds since the counting."""
     now: datetime
 
 
@@ -238,6 +249,7 @@ def worker_words(present: Sequence[Member]) -> str:
 
 
 def coordinator_record(election: ItemStatus | None) -> CoordinatorRecord | None:
+    """Who leads an election, as it stood when it was read; None: no worker does."""
     if election is None:
         return None
     item = election.item
@@ -250,7 +262,9 @@ async def read_overview(
     exact: bool,
     counting: Callable[[BoardTable], Awaitable[Statistics]] = count,
 ) -> Overview:
-    """Small boards, and with `exact` all, are counted now, whatever was counted before."""
+    """Reads an overview. The items of a small board, and with `exact` those of any, are counted
+    now, whatever was counted before; `counting` counts them.
+    """
     before = None if exact else await statistics_if_large(board)
     counted = before or await counting(board)
     return Overview(

@@ -36,10 +36,11 @@ async def select(
     damaged: bool = False,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> list[Item]:
-    """The items that `patterns` mean, each once, in their order; with `removed` also those that
-    were removed; with `damaged` a stand-in for each that is named and whose row cannot be read.
-    Raises BadInput when one of the patterns means nothing, BadRow for one that is damaged. States
-    that no item is in are passed over; raises NoneInState where nothing is left.
+    """The items that `patterns` mean, each once, in the order of the patterns and, within a glob,
+    of the board; with `removed` also those that were removed; with `damaged` a stand-in for each
+    that is named and whose row cannot be read. Raises BadInput when one of the patterns means
+    nothing, BadRow for one that is damaged. States that no item is in are passed over; raises
+    NoneInState where nothing is left.
     """
     chosen: dict[str, Item] = {}
     read: dict[str, list[Item]] = {}
@@ -84,7 +85,9 @@ async def _item_named(
 async def _items_like(
     board: BoardTable, pattern: str, read: dict[str, list[Item]], *, removed: bool
 ) -> list[Item]:
-    """The items that a glob or a label means; `read` are those read, by the beginning of ids."""
+    """The items that a glob or a label means; `read` are those that were read, by the beginning of
+    their ids.
+    """
     beginning = beginning_of(pattern)
     if beginning not in read:
         items = board.items(removed=removed, beginning=beginning)
@@ -102,7 +105,9 @@ async def _items_like(
 async def read_selected(
     board: BoardTable, patterns: Sequence[str], *, exact: bool, overdue_after: timedelta
 ) -> BoardStatus:
-    """Of the items that `patterns` mean, which may be none in a state; of all without."""
+    """The status of the items that `patterns` mean, of all when there are no patterns; of none
+    where no item is in the states that they ask for.
+    """
     if not patterns:
         return await read_status(board, overdue_after=overdue_after)
     items: Sequence[Item] = ()
@@ -112,9 +117,9 @@ async def read_selected(
 
 
 ONE_BY_ONE = 1_000
-"""The most items of a large board that are read one by one, instead of all."""
+"""Items of a large board that are read one by one at the most, instead of all."""
 SEEN_BY_WORKERS = {"running", "stale", "overdue"}
-"""States that locks and due tokens show."""
+"""States that are found from the locks and due tokens alone, without reading items."""
 SORTS: dict[str, Callable[[ItemStatus], Any]] = {
     "id": lambda status: status.item.id,
     "type": lambda status: status.item.type,
@@ -133,6 +138,7 @@ Thing = TypeVar("Thing")
 
 
 def in_order(things: Sequence[Thing], key: Callable[[Thing], Any], *, reverse: bool) -> list[Thing]:
+    """Sorted by a key; what has none comes last."""
     have = [thing for thing in things if key(thing) is not None]
     # Not pairs of a key and a thing: 100,000 new tuples would start a collection of garbage, which
     # takes longer than the sort.
@@ -147,9 +153,9 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
     exact: bool = False
     types: Sequence[str] = ()
     states: Sequence[str] = ()
-    """Any of them; none: all items match."""
+    """An item matches if it is in any of them; all items match if there are none."""
     words: Sequence[str] = ()
-    """All of them: parts of the id, in any case of its letters, or patterns."""
+    """Each is a part of the id, in any case of its letters, or a pattern of the item."""
     sort: str = "id"
     reverse: bool = False
     overdue: timedelta = OVERDUE_AFTER
@@ -238,8 +244,11 @@ class ItemQuery(Struct, frozen=True, kw_only=True):
 
 
 class _Few(NamedTuple):
+    """The items of a large board that are read."""
+
     items: list[Item]
     left: int
+    """How many more match."""
     counted: Statistics
 
 
@@ -253,15 +262,15 @@ def _has_word(board: BoardTable, item: Item, word: str) -> bool:
 class ItemsFound(Struct, frozen=True, kw_only=True):
     items: Sequence[ItemStatus]
     left: int
-    """How many more match."""
+    """The number of items that match and are not in `items`."""
     now: datetime
     counted: Statistics
     """Of all items that match; or, where not all were read, the coordinator's of the board."""
     total: int
-    """Items among which the query searched."""
+    """The number of items among which the query searched."""
     paused: Mark | None = None
     held: bool = False
-    """These are partitions or elections, which have no schedule."""
+    """Whether these are partitions or elections, which have no schedule."""
 
 
 async def soonest_items(board: BoardTable, limit: int) -> tuple[list[Item], str] | None:

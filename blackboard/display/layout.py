@@ -11,6 +11,7 @@ from enum import StrEnum
 from blackboard.display.escaping import shown
 
 BETWEEN = 2
+"""Spaces between two columns."""
 CUT = "…"
 MOST_PADDED = 60
 """The most cells of a column where a line may have any length: a longer text sticks out."""
@@ -28,7 +29,7 @@ class Style(StrEnum):
     BAD = "bad"
     LOST = "lost"
     CHOSEN = "chosen"
-    """The line to which the keys apply."""
+    """The line to which the keys apply, which is marked as well."""
 
 
 ANSI = {
@@ -55,13 +56,13 @@ class Column:
     least: int
     """The smallest width in cells: below it the column is left out."""
     usual: int
-    """The width that it gets before any column gets more than this."""
+    """The width in cells that it gets before any column gets more than this."""
     worth: int
     """Columns with a higher value get their width first, and are left out last."""
     words: bool = False
-    """It is cut between words: "overdue 22m" becomes "overdue"."""
+    """Whether it is cut between words: "overdue 22m" becomes "overdue"."""
     spare: bool = False
-    """It is left out before any column is cut below its usual width."""
+    """Whether it is left out before any column is cut below its usual width."""
 
 
 def table(
@@ -71,8 +72,8 @@ def table(
     width: int | None,
     natural: Sequence[int] = (),
 ) -> list[Line]:
-    """A title line and a line for each row, at most `width` wide, if that is possible. `natural`
-    are the widths of the columns where later rows count, too; else those of these texts.
+    """A title line and a line for each row, padded; at most `width` wide, if that is possible.
+    `natural` are the widths of the columns where later rows count, too; else those of these texts.
     """
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
     texts = [[line[n][0] for line in lines] for n in range(len(columns))]
@@ -108,10 +109,10 @@ def _all_fitted(texts: list[str], size: int, *, words: bool) -> list[str]:
 def squeezed(
     columns: Sequence[Column], natural: Sequence[int], width: int
 ) -> list[tuple[int, int]]:
-    """The columns that fit, by number, and the width of each. Spare ones of the lowest worth are
-    left out until the others have their usual widths; columns of the lowest worth, where that is
-    less than the least widths. The rest of the line is shared by worth, first up to the usual
-    widths, then up to the natural ones.
+    """The columns that fit, by number, and the width of each. Spare ones are left out, those of the
+    lowest worth first, until the others have their usual widths. Each of these gets its least
+    width; if that is too much, columns of the lowest worth are left out. The rest of the line is
+    shared by worth, first up to the usual widths, then up to the natural ones.
     """
     least = [min(column.least, size) for column, size in zip(columns, natural, strict=True)]
     usual = [min(column.usual, size) for column, size in zip(columns, natural, strict=True)]
@@ -136,8 +137,8 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def fitted(text: str, size: int, *, words: bool = False) -> str:
-    """`text` padded to `size` cells, or cut and marked as cut; with `words` after its first word,
-    unmarked, if that fits.
+    """`text` padded to `size` cells of a terminal, or cut and marked as cut. With `words` it is
+    cut after its first word, unmarked, if that fits.
     """
     if words and measure(text) > size:
         first = text.partition(" ")[0]
@@ -160,7 +161,7 @@ def _fitting(text: str, size: int) -> int:
 
 
 def cropped(line: Line, width: int) -> Line:
-    """A line in at most `width` cells."""
+    """A line in at most `width` cells: what is too much is cut and marked as cut."""
     room, kept = width, []
     for text, style in line:
         if room <= 0:
@@ -183,8 +184,8 @@ _WORDS = re.compile(r"( +)")
 
 
 def wrap(text: str, width: int, *, first: str = "", margin: str | None = None) -> list[str]:
-    """Lines of at most `width` cells: `first` comes before the first one, `margin` before the
-    others, or as many spaces. A word that is longer than a line is cut.
+    """A paragraph in lines of at most `width` cells: `first` comes before the first line, `margin`
+    before the others, or as many spaces. A word that is longer than a line is cut.
     """
     margin = " " * measure(first) if margin is None else margin
     lines, line, gap, is_empty = [], first, "", True
@@ -225,14 +226,16 @@ def paragraph(
     margin: str | None = None,
     style: Style = Style.PLAIN,
 ) -> list[Line]:
-    """As `wrap`; one line if there is no width."""
+    """A text in lines of at most `width` cells, one line if there is no width; see `wrap`."""
     if width is None:
         return [[(first + text, style)]]
     return [[(line, style)] for line in wrap(text, width, first=first, margin=margin)]
 
 
 def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -> Sequence[Line]:
-    """Rows whose last column goes on in rows of its own where it would be cut."""
+    """Rows of a table whose last column is in words: where it would be cut, it goes on in rows of
+    its own.
+    """
     if width is None:
         return rows
     titles = [(column.title, Style.TITLE) for column in columns]
@@ -249,6 +252,7 @@ def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -
 
 
 def text_of(line: Line, *, colour: bool) -> str:
+    """A line as text, with the colours of a terminal if `colour` says so."""
     texts = [f"{ANSI[style]}{text}{RESET}" if colour and style else text for text, style in line]
     return (" " * BETWEEN).join(texts).rstrip()
 

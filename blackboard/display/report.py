@@ -29,6 +29,7 @@ from blackboard.tasks import in_thread
 
 ENDING = ".report.json"
 _RUNS = 20
+"""The newest runs, in which a result may name a report."""
 _LARGEST = 64 * 1024 * 1024
 _MOST_COLUMNS = 30
 
@@ -47,13 +48,14 @@ class NoReport(BlackboardError):
 @dataclass(frozen=True, slots=True)
 class ReportRow:
     level: str
+    """What is wrong with it: "bad", "late", or anything else for nothing."""
     values: Sequence[Any]
     """One for each column; text that is a time is converted; None where there is no value."""
 
 
 async def read_report(board: BoardTable, item: Item) -> dict[str, Any]:
-    """Raises NoReport when there is none here. The file is read in a thread: it may be large, or on
-    a file system that does not answer.
+    """The report of an item. Raises NoReport when there is none here. The file is read in a thread:
+    it may be large, or on a file system that does not answer.
     """
     return await in_thread(_report_at, await _report_path(board, item), item)
 

@@ -19,10 +19,11 @@ from blackboard.tasks import in_thread
 
 ANY_TIME = datetime.max.replace(tzinfo=UTC)
 AT_ONCE = 16
+"""Items whose runs are read at a time."""
 
 RunsOf = Callable[[Item], AsyncIterator[Run]]
 RunCursor = tuple[float, str, int]
-"""The place of a run (`cursor_of`): places compare as the runs are listed."""
+"""The place of a run in a list, as `cursor_of` has it: places compare as the runs are listed."""
 ListedRun = tuple[RunCursor, Run]
 
 
@@ -35,6 +36,7 @@ class RunQuery:
     until: datetime | None = None
     """Runs stopped in between, both included."""
     begun_by: datetime | None = None
+    """Runs started by then."""
     after: RunCursor | None = None
     """Runs that follow this place in the list."""
     pattern: re.Pattern[str] | None = None
@@ -48,7 +50,7 @@ class RunQuery:
 
     @property
     def begins(self) -> float:
-        """When the newest runs that may match stopped, as a timestamp."""
+        """The time, as a timestamp, of the newest runs that may match."""
         times = [moment for moment in (self.until, self.begun_by, ANY_TIME) if moment]
         after = [] if self.after is None else [-self.after[0]]
         return min([*after, *(moment.timestamp() for moment in times)])
@@ -75,13 +77,15 @@ async def newest_runs(
     longest: float = math.inf,
 ) -> tuple[list[ListedRun], RunCursor | None]:
     """The newest `limit` runs of `items` that match, by when they stopped; those of one item in the
-    order of their fences (`_listed`). Items are read in the order of their latest runs, until no
-    other one can have a newer run than those found. `runs_of` reads the runs of an item, the newest
-    first, where that is not to be the whole history.
+    order of their fences (`_listed`). The items that have run since the newest run that may match
+    are read too. That may take `longest` seconds; it raises BadInput where it takes longer. After
+    as many seconds more the search is cut: then these are the runs up to the place that is returned
+    with them, else None, and the next search goes on there.
 
-    Items that have run since the newest run that may match are read too; raises BadInput where that
-    takes more than `longest` seconds. After as many seconds more the search is cut: then these are
-    the runs up to the place that is returned with them, and the next search goes on there.
+    Items are read in the order of their latest runs, and reading stops when no other item can have
+    a newer run than those found. A late run, which ended after its item had moved on, is found with
+    the others of its item. `runs_of` reads the runs of an item, the newest first, where that is not
+    to be the whole history.
     """
     read = runs_of or (lambda item: board.runs(item.id))
     now = await board.table.now()
@@ -115,15 +119,17 @@ async def newest_runs(
 async def items_with_history(
     board: BoardTable, ids: Sequence[str], *, exact: bool = False
 ) -> list[Item]:
-    """Those that `ids` mean, or all. History outlives its item, so removed ones count too."""
+    """The items that `ids` mean, all when there are none. History outlives its item, so removed
+    items count too.
+    """
     if not ids:
         return [item async for item in board.items(removed=True)]
     return await select(board, ids, exact=exact, removed=True)
 
 
 def last_heard(item: Item) -> datetime:
-    """The latest moment at which the newest run can have stopped or been taken over. The item of an
-    id that was added again does not have the end of its earlier life.
+    """The latest moment at which an item's newest run can have stopped or been taken over. The item
+    of an id that was added again does not have the end of its earlier life.
     """
     if item.born and item.stop is None:
         return ANY_TIME
@@ -132,7 +138,9 @@ def last_heard(item: Item) -> datetime:
 
 
 def cursor_of(run: Run, stop: datetime) -> RunCursor:
-    """As if the run had stopped then. Runs that stopped together go by id and fence."""
+    """The place of a run that is listed as if it had stopped then: the newest is first; runs that
+    stopped together go by id and fence.
+    """
     return -stop.timestamp(), run.id, -run.fence
 
 
@@ -143,8 +151,8 @@ def _latest(item: Item, now: datetime) -> datetime:
 
 
 def _in_turn(items: Iterable[Item], query: RunQuery, now: datetime) -> list[Item]:
-    """The items to read, in the order of their latest runs. Of few items all are: a late run may
-    have stopped after its item was heard of last.
+    """The items that may have runs that match, in the order of their latest runs. Of few items all
+    are read: a late run may have stopped after its item was heard of last.
     """
     items = [*items]
     since = (query.since or LONG_AGO) if len(items) > AT_ONCE else LONG_AGO
@@ -179,8 +187,8 @@ async def _listed(
 ) -> AsyncIterator[ListedRun]:
     """The runs of an item, the highest fence first, with their places, which have the same order: a
     run that stopped later than the next one is listed with that, and one that stopped in the
-    future, by a wrong clock, with the one before it. A late run is listed no later than its item
-    was `heard` of, by which items are read in turn.
+    future, by a clock that was wrong, with the one before it. Such a run hides no other. A late run
+    is listed no later than its item was `heard` of, by which items are read in turn.
     """
     ahead, stop = list[Run](), ANY_TIME
     async for run in runs:

@@ -18,6 +18,7 @@ from blackboard.rules.transitions import FAILING
 from blackboard.spec import decode_spec, resolve
 
 MOST_NAMED = 5
+"""The most rows, or partitions, that a line names."""
 
 
 def group_problem(group: GroupLeases) -> str:
@@ -67,8 +68,9 @@ def unreadable_words(board: str, rows: Sequence[str]) -> str:
 
 
 def last_move(status: ItemStatus) -> str:
-    """Why a partition came to its present worker, as far as the item says; "" for the first one. If
-    it had been released before a takeover, the item shows only the release.
+    """Why a partition came to its present worker, as far as the item says; "" for the first one.
+    After a takeover, the item's error is that of an earlier run. If the partition had been released
+    before the takeover, the item shows only the release: the words are those of the release.
     """
     item = status.item
     if item.attempt > 1 and item.outcome not in {*FAILING, Outcome.CANCELLED}:
@@ -80,7 +82,7 @@ def last_move(status: ItemStatus) -> str:
 
 
 async def read_leaders(board: BoardTable) -> Elections:
-    """Or none, with the reason why they cannot be read."""
+    """The elections of a board, or none with the reason why they cannot be read."""
     try:
         return await read_elections(board)
     except BadInput as bad:
@@ -115,6 +117,7 @@ def _lease_and_problem(status: ItemStatus) -> tuple[timedelta | None, str]:
 class PartitionRecord(Struct, frozen=True, kw_only=True):
     id: str
     worker: str | None
+    """The one that holds it."""
     since: datetime | None
     fence: int
     renewed: float | None
@@ -140,7 +143,7 @@ class GroupRecord(Struct, frozen=True, kw_only=True):
     free: float
     """Seconds for which a partition has had no worker; the longest of them."""
     problem: str | None
-    """As `group_problem` has it."""
+    """What is wrong with its rows, and the remedy; which of its pumps fail; what is done."""
     partitions: tuple[PartitionRecord, ...]
 
 

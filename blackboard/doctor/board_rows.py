@@ -8,8 +8,9 @@ A row is judged by itself alone, so reading it once is enough. The findings have
 
 A finding is grave where something does not work because of it: a type waits for a permit, a group
 is not shown, nothing can be added. A repair deletes, under its etag, a row that cannot be read and
-is not needed or is written anew. Rows of a newer version, those of unknown kinds, actions, groups,
-the floor and the row of the board are left to people.
+is not needed: a worker, notices and counts are written anew, a permit is free once it is older than
+two leases, mail is deleted unread anyway. Rows of a newer version, those of unknown kinds, actions,
+groups, the floor and the row of the board are left to people.
 """
 
 import math
@@ -61,7 +62,9 @@ class Kind(Struct, frozen=True, kw_only=True):
 
 
 def _check_key(row: Row, *good: str) -> None:
-    """Raises Unreadable unless the key is one of these; one with a colon is a beginning."""
+    """Raises Unreadable unless the key of a row is one of these; or begins with one of them that
+    ends with a colon.
+    """
     if not any(row.key == key or (key[-1] == ":" and row.key.startswith(key)) for key in good):
         raise Unreadable("D9", "its key does not match its columns")
 
@@ -217,8 +220,9 @@ def partitions_of(board: BoardTable, *, quick: bool) -> Mapping[str, Kinds]:
 
 
 async def examine_others(board: BoardTable, request: Examination, *, of: str) -> list[Finding]:
-    """What is wrong with the rows beside the items; `of` stands before keys of the board's own.
-    Those after the first `MOST_NAMED` of a partition are only counted.
+    """What is wrong with the rows of a board other than those of items. `of` stands before the keys
+    of rows in the partition of the board's own row. Where many rows of a partition are bad, those
+    after the first `MOST_NAMED` are only counted.
     """
     findings = list[Finding]()
     for partition, kinds in partitions_of(board, quick=request.quick).items():

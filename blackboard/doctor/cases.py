@@ -76,7 +76,9 @@ class Shard:
         """Whether the shard has the row of a board that is paused."""
 
     async def cases(self, request: Examination) -> AsyncIterator[tuple[diagnosis.Case, Item]]:
-        """The readable items, each with its rows that agree; then `doubtful` has the others."""
+        """The items that can be read, each with a case of those of its rows that agree with it.
+        After the last one `doubtful` has all ids with a row that is left over.
+        """
         scan, partition = self._board.table.scan, self._board.shard(self.number)
         last = keys.end_of(keys.NEXT) if request.without_histories else None
         async for row in paged(scan(partition, keys.LOCK, last), request.pause):
@@ -160,7 +162,9 @@ class Shard:
 async def look(
     board: BoardTable, shard: int, part: str, tokens: Collection[str], request: Examination
 ) -> diagnosis.Case | None:
-    """The rows of an id at one moment, with those of `tokens`; None: it keeps changing."""
+    """The rows of an id, as it stands in keys, at one moment; `tokens` are keys of its tokens
+    beside the one that the item names. None when the item keeps changing, as healthy ones do.
+    """
     partition, item_key = board.shard(shard), f"{keys.ITEM}{part}"
     for _ in range(LOOKS):
         case = diagnosis.Case(part=part, id=part, shard=shard)

@@ -56,7 +56,8 @@ from blackboard.schedule.times import LONGEST
 from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
 
 LEASE_NOT_KNOWN = timedelta(hours=1)
-"""The lease of an item without settings, and the least of an unreadable lock: longer than most."""
+"""The lease assumed for an item whose settings cannot be computed, and the shortest one for a lock
+that cannot be read: longer than most."""
 HORIZON = timedelta(days=51 * 366)
 """How far ahead an item may be due: no repeating schedule looks further than fifty years."""
 _APART = {"id", "born", "version", "etag"}
@@ -158,7 +159,9 @@ class Case:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether only its bad rows are judged: the item is one, or a lock or token is newer."""
+        """Whether nothing but its bad rows is judged: its item is one of them, or it has a lock or
+        a token of a newer version.
+        """
         return any(
             key.startswith(keys.ITEM) or (bad_row.code == NEWER and not key.startswith(keys.RUN))
             for key, bad_row in self.bad.items()
@@ -343,7 +346,9 @@ def _lock(case: Case, item: Item) -> Problems:
 
 
 def _history(case: Case, item: Item) -> Problems:
-    """D6. A run may end later than its item says: repairs of clocks leave the history alone."""
+    """D6. A run may end later than its item says: the repair of a wrong clock changes the item, and
+    never the history.
+    """
     if case.highest > item.fence:
         yield "D6", f"has fence {item.fence}, but its history goes to {case.highest}"
     run = case.newest
@@ -356,7 +361,9 @@ def _history(case: Case, item: Item) -> Problems:
 
 
 def speaks_for(run: LastRun, case: Case, item: Item) -> bool:
-    """Whether an idle item should agree with its newest run: not of an earlier life, or late."""
+    """Whether an item that does not run should agree with its newest run. A run of an earlier life,
+    one that came back late, or one below another that cannot be read, may differ from the item.
+    """
     ours = item.state is not State.REMOVED and run.fence > item.born
     return ours and run.fence == case.highest and run.outcome is not Outcome.SUPERSEDED
 

@@ -88,18 +88,23 @@ class Pump(Struct, frozen=True, kw_only=True):
 
 
 class Declared(Struct, frozen=True, kw_only=True):
-    """The options of a type, as `HandlerOptions` describes them, without its code."""
+    """The options of a type, without its code."""
 
     type: str
     is_async: bool
     """A coroutine function runs on the worker's loop, any other in a child process."""
     spec: Spec
     slots: int | None
+    """Runs of this type in one worker at a time; None: as many as it has slots."""
     fenced: bool
+    """Whether the result of a run that was overtaken is dropped; else it replaces the later one."""
     source: Source
     concurrency: int | None = None
+    """Runs of this type on the whole board at a time."""
     key: str | None = None
+    """A param: each value of it has a limit of `concurrency` of its own."""
     first: str | None = None
+    """When a new item runs first, unless it says so itself: now, next, or a time."""
 
     @property
     def declared(self) -> dict[str, Any]:

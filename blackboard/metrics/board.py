@@ -92,7 +92,9 @@ def _values(overview: Overview) -> Mapping[str, Values]:
 
 
 def _by_type(counted: Statistics) -> Mapping[str, Counter[str]]:
-    """The items of each type; those that are not counted one by one are of others."""
+    """The items of each type; those of types that are not counted one by one are of others, as are
+    those of a type of that name.
+    """
     counters: defaultdict[str, Counter[str]] = defaultdict(Counter)
     left = _counter(counted)
     for type_counts in counted.by_type:

@@ -77,7 +77,9 @@ def pages_of(metrics: WorkerMetrics) -> Pages:
 
 @asynccontextmanager
 async def serving(pages: Pages, endpoint: Endpoint) -> AsyncIterator[Endpoint]:
-    """Serves the pages for the length of the block; yields where. Raises BadInput."""
+    """Serves the pages for the length of the block; yields where. Raises BadInput when that is
+    taken, or is not an address of this host.
+    """
     connections = dict[asyncio.Task[Any], asyncio.StreamWriter]()
     """By the task that answers."""
 
@@ -138,7 +140,9 @@ def quiet_shortage(report: Callable[[], None] = lambda: None) -> Iterator[None]:
 
 
 async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers one request. Raises TimeoutError, ConnectionError or IncompleteReadError."""
+    """Answers one request. Raises TimeoutError, ConnectionError or IncompleteReadError where there
+    is none, or its answer is not taken.
+    """
     async with asyncio.timeout(WITHIN):
         try:
             request = await reader.readuntil(b"\r\n\r\n")

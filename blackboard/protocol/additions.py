@@ -173,7 +173,9 @@ async def _add_divided(
     tombstones: Mapping[str, Item],
     on_added: Callable[[Sequence[Item]], None],
 ) -> Mapping[str, str]:
-    """Adds items of one shard, in halves if it is refused. Returns why some could not be added."""
+    """Adds items of one shard. Returns why some could not be added. A batch that is refused is
+    divided, so that the item that it was refused for is alone in the end.
+    """
     if len(new) == 1:
         added = await _added_or_problem(board, new[0])
         if isinstance(added, str):
@@ -244,8 +246,10 @@ async def _add_batch(
 
 
 async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mapping[str, str]:
-    """Adds those of some items of one type that are not there, due at once. Returns, by id, what is
-    wrong with rows in their way: unreadable ones, and tombstones of a newer version.
+    """Adds those of some items that are not there, due at once. All of them are of one type, and
+    have no other settings. Items that others add meanwhile are left as they are; so are rows that
+    cannot be read, and tombstones of a newer version: returns, by their ids, what is wrong with
+    them.
     """
     readings = 0
     while True:
@@ -271,7 +275,9 @@ async def ensure(board: BoardTable, ids: Sequence[str], item_type: str) -> Mappi
 def left_alone(
     board: BoardTable, ids: Sequence[str], gone: Mapping[str, Item]
 ) -> Mapping[str, str]:
-    """The items that the row that is there keeps from being added, and what is wrong with it."""
+    """The items that cannot be added because of the row that is there, as items were last read, and
+    what is wrong with it. `gone` are the tombstones.
+    """
     unreadable, newer = set(board.unreadable), set(board.newer)
     doctor, left = f"`blackboard --board {board.name} doctor`", dict[str, str]()
     for item_id in ids:

@@ -109,7 +109,9 @@ def add_ops(item: Item, *, over: Item | None) -> list[Op]:
 
 
 def claim_ops(token: Token, item: Item, lock: Lock) -> list[Op]:
-    """Claims an item. `commit` returns the lock's etag second, the item's third."""
+    """Claims an item. Three operations; of the etags returned by `commit`, the second is the
+    lock's, the third the item's.
+    """
     return [
         Delete(next_key(token.ready, token.id), token.etag),
         Insert(lock_key(token.id), data_of(lock)),
@@ -118,7 +120,9 @@ def claim_ops(token: Token, item: Item, lock: Lock) -> list[Op]:
 
 
 def override_ops(before: Item, stale: Lock, item: Item, lock: Lock, run: Run) -> list[Op]:
-    """Overrides a stale lock. `commit` returns first the lock's etag, then the item's."""
+    """Overrides a stale lock; `item` and `lock` are as they will be. The first two etags returned
+    by `commit` are the lock's and the item's.
+    """
     return [
         Replace(lock_key(item.id), data_of(lock), stale.etag),
         Merge(item_key(item.id), columns_of(item, *OVERRIDDEN), before.etag),
@@ -150,7 +154,9 @@ def _end_ops(
 
 
 def _changed(before: Item, after: Item) -> tuple[str, ...]:
-    """The other columns that a run's end changes; `warnings` change with their count, `warned`."""
+    """The other columns that the end of a run has changed. Whether `warnings` has changed is seen
+    from `warned`, their count: an item built from a token has only the latter.
+    """
     names = tuple(
         name
         for name in ("applied", "checkpoint", "warned")
@@ -203,9 +209,10 @@ def removed_run_op(item: Item, *, now: datetime) -> Insert:
 
 
 def overwriting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
-    """The batch to send after a conflict, where the rows of an item contradict each other: the
-    item, whose etag the batch states, decides. A row in the way is overwritten, a missing one not
-    deleted. None: there is no such contradiction, but a row has changed.
+    """The batch to send after a conflict, where the rows of an item contradict each other. The
+    item, whose etag the batch states, decides: a token or a run is written over a row in its way,
+    and a row that is missing need not be deleted. None: there is no such contradiction, but a row
+    has changed.
     """
     op, before, after = ops[lost.index], ops[: lost.index], ops[lost.index + 1 :]
     match op, lost.kind:
@@ -220,7 +227,9 @@ def overwriting(ops: Sequence[Op], lost: Conflict) -> list[Op] | None:
 
 
 def late_ops(item: Item | None, run: Run, row: Run | None) -> list[Op]:
-    """Records a late run: its result into `item`, if given; `row` is its present row, if any."""
+    """Records a late run. `item` takes its result; None: only the history is written. `row` is the
+    row of this fence in the history; None: it was pruned long ago, and the item's result is newer.
+    """
     key = run_key(run.id, run.fence)
     if row is None:
         return [Insert(key, data_of(run))]

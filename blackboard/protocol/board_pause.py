@@ -9,10 +9,11 @@ items can.
 
 Shard 0 decides for the board: its row is inserted, or deleted, before those of the others. A
 command that has written any of these rows reads all of them afterwards, and writes again while one
-differs from shard 0: of a pause and a resume at the same time, one wins in all shards. A command
+differs from shard 0. When a pause and a resume run at the same time, one of them wins in all
+shards, because each command ends only after it has read all shards and found them alike. A command
 that is killed may leave the shards different: the next such command makes them alike, and so do
-workers. A row pauses nothing where shard 0 has none: a walk that meets it deletes it, and
-afterwards inserts one that is missing.
+workers. A row pauses nothing where shard 0 has none, and the walk that meets it deletes it; a row
+that is missing is inserted after the walk.
 """
 
 from contextlib import suppress
@@ -45,8 +46,9 @@ async def paused_by(board: BoardTable) -> Mark | None:
 
 
 async def pause_board(board: BoardTable, mark: Mark) -> bool:
-    """Pauses the board; the mark of shard 0 stays, if it has one. Returns whether a shard was not
-    paused. Raises BadInput for the board of a group or of elections, else as `agree`.
+    """Pauses the board. Returns whether a shard was not paused before; where shard 0 was, its mark
+    stays. Another command may have resumed the board meanwhile: see `paused_by`. Raises BadInput
+    for the board of a group or of elections, BlackboardError as `agree`, and TableError.
     """
     if group_of(board.name):
         problem = f"{board.name} has what is held, and its holders look for no pause of a board"
@@ -58,7 +60,10 @@ async def pause_board(board: BoardTable, mark: Mark) -> bool:
 
 
 async def resume_board(board: BoardTable) -> bool:
-    """Ends the pause of the board. Returns whether a shard was paused. Raises as `agree`."""
+    """Ends the pause of the board. Returns whether a shard was paused. Another command may have
+    paused the board meanwhile: see `paused_by`. Raises BlackboardError as `agree`, and
+    TableError.
+    """
     row = await _row(board, 0)
     if row is not None:
         await _apply(board, 0, Delete(MAINTENANCE, row.etag))
@@ -66,7 +71,9 @@ async def resume_board(board: BoardTable) -> bool:
 
 
 async def agree(board: BoardTable) -> bool:
-    """Makes all shards like shard 0; returns whether one differed. Raises BlackboardError."""
+    """Makes all shards like shard 0, until it reads them alike. Returns whether one differed.
+    Raises BlackboardError where other commands change them each time, and TableError.
+    """
     changed = False
     for _ in range(PASSES):
         first, written = await _row(board, 0), False
@@ -81,7 +88,9 @@ async def agree(board: BoardTable) -> bool:
 
 
 async def is_paused(board: BoardTable, number: int) -> bool:
-    """Whether a shard is paused; a row that is left over, since shard 0 has none, is deleted."""
+    """Whether a shard is paused. Where shard 0 has no row, that of another shard was left by a
+    command that was killed, or is about to be deleted by one: it is deleted.
+    """
     row = await _row(board, number)
     if row is None or number == 0 or await _row(board, 0) is not None:
         return row is not None
@@ -94,7 +103,9 @@ async def _row(board: BoardTable, number: int) -> Row | None:
 
 
 def _missing(first: Row | None, row: Row | None) -> Op | None:
-    """The operation that makes `row` like that of shard 0, `first`; None: they are alike."""
+    """The operation that makes a shard with `row` like shard 0, which has `first`. None: they are
+    alike.
+    """
     if first is None:
         return None if row is None else Delete(MAINTENANCE, row.etag)
     mark = str(first.data.get("mark"))
@@ -106,6 +117,8 @@ def _missing(first: Row | None, row: Row | None) -> Op | None:
 
 
 async def _apply(board: BoardTable, number: int, op: Op) -> None:
-    """Applies an operation, unless another command was faster: `agree` reads what is there."""
+    """Applies an operation to a shard, unless another command was faster: `agree` reads what is
+    there. Raises TableError.
+    """
     with suppress(Conflict):
         await commit_again(board.table, board.shard(number), [op])

@@ -26,7 +26,9 @@ class BoardGone(Unavailable):
 
 
 class Remade(Unavailable):
-    """The board was made anew with other shards: no worker uses the rows that are read here."""
+    """The board was deleted and made anew with other shards: this object reads and writes rows that
+    no worker uses.
+    """
 
 
 async def own_row(table: Table, name: str) -> Row | None:

@@ -124,7 +124,9 @@ class BoardTable:
         return other
 
     def group(self, group: str) -> "BoardTable":
-        """The board of a group, with one shard. Raises BadInput where this one is of a group."""
+        """The board of a group of partitions, beside this one: one shard of the same table. Raises
+        BadInput where this one is of a group itself.
+        """
         keys.check_own_board(self.name)
         other = copy(self)
         other.name = keys.check_board_name(keys.group_board(self.name, group))
@@ -140,7 +142,9 @@ class BoardTable:
             return Labels()
 
     async def ready(self, partition: str, trouble: TableError, *, failures: int) -> None:
-        """Waits until a partition may be asked again: for the breaker, or for a backoff."""
+        """Waits, after so many failed requests to a partition, until the next one may be made:
+        until the circuit breaker lets it through; without one, for a backoff.
+        """
         if self.breaker is not None:
             await self.breaker(partition)
             return
@@ -160,7 +164,9 @@ class BoardTable:
         return board
 
     async def make(self) -> None:
-        """Makes the board's row, unless it is there. Raises BadInput for other shards."""
+        """Makes the board's row, unless it exists with as many shards. Raises BadInput when it has
+        another number, or is missing and the board's items fit another number better.
+        """
         check_new(self.shards)
         if not keys.group_of(self.name):  # that of a group always has one shard
             await check_made(self.table, self.name, shards=self.shards)
@@ -205,7 +211,9 @@ class BoardTable:
         return await own_row(self.table, self.name)
 
     async def check_shards(self) -> None:
-        """Raises Remade where the board has other shards by now, BoardGone while it is gone."""
+        """Raises Remade when the board has another number of shards by now, BoardGone while it is
+        gone.
+        """
         row = await self.own_row()
         if row is None:
             init = f"`blackboard --board {self.name} init --shards {self.shards}`"
@@ -241,8 +249,9 @@ class BoardTable:
         return None if row is None else record_in(Item, row)
 
     async def stand_in(self, item_id: str) -> Item | None:
-        """An item in the place of one that cannot be read, good for removing it alone; None: there
-        is no row. Raises BlackboardError where it can be read by now.
+        """An item in the place of one whose row cannot be read, with its version and, as far as
+        they can be read, its type and fence: good for removing it alone. None: there is no row.
+        Raises BlackboardError where the row can be read by now.
         """
         row = await read(self.table, self.partition(item_id), keys.item_key(item_id))
         if row is None:
@@ -277,9 +286,10 @@ class BoardTable:
     async def items(
         self, *, removed: bool = False, pause: Pause | None = None, beginning: str = ""
     ) -> AsyncIterator[Item]:
-        """All items, shard by shard, in the order of their keys; with `removed` tombstones too,
-        with `beginning` those whose ids begin so (and very long ids). Rows that cannot be read, or
-        are in a wrong shard, are passed over.
+        """All items, shard by shard, in the order of their keys; with `removed` the tombstones of
+        removed ones, too. With a `beginning` of ids, no rows are read of items whose ids begin
+        otherwise, but of very long ids. Rows that cannot be read are passed over, and so are those
+        in a wrong shard, where no command or worker looks for them.
         """
         for number in range(self.shards):
             async for item in self.items_and_tombstones(number, pause=pause, beginning=beginning):
@@ -306,12 +316,14 @@ class BoardTable:
 
     @property
     def unreadable(self) -> list[str]:
-        """The keys of damaged item rows, as they were last read."""
+        """The keys of item rows that were found to be damaged when items were last read."""
         return self._passed_over(newer=False)
 
     @property
     def newer(self) -> list[str]:
-        """The keys of item rows that a newer version wrote, as they were last read."""
+        """The keys of item rows that a newer version wrote, and that this one cannot read, when
+        items were last read.
+        """
         return self._passed_over(newer=True)
 
     def _passed_over(self, *, newer: bool) -> list[str]:
@@ -321,7 +333,9 @@ class BoardTable:
         )
 
     async def floor(self) -> int:
-        """The least fence for an id without a tombstone; it holds for ids found missing before."""
+        """The fence that an item is added with where its id has no tombstone: at least that of any
+        tombstone that was deleted. It holds for an id that was found missing before this was read.
+        """
         row = await read(self.table, keys.meta_partition(self.name), keys.FLOOR_KEY)
         return 0 if row is None else fence_of(row)
 
@@ -342,7 +356,9 @@ class BoardTable:
         return None if row is None else record_in(Run, row)
 
     async def runs(self, item_id: str, *, limit: int | None = None) -> AsyncIterator[Run]:
-        """The history, newest first: `limit` runs, or all. Unreadable rows are passed over."""
+        """The history of an item, newest first: `limit` runs, or all. Rows that cannot be read are
+        passed over.
+        """
         partition, between = self.partition(item_id), keys.runs_range(item_id)
         async for run in readings(self.table, partition, between, self.run_in, limit=limit):
             yield run
@@ -366,8 +382,9 @@ class BoardTable:
     async def read_shard(
         self, shard: int, *, until: datetime, first: str = keys.LOCK, expected: int | None = None
     ) -> AsyncIterator[Lock | Token | Mark]:
-        """As `walk`, from the key `first` on, with the mark of a pause after the locks. Many more
-        rows than `expected` are fetched only once they are asked for; None: all may be.
+        """As `walk`, from the key `first` on; where the board is paused, the mark of the pause
+        comes after the locks. Of many rows, those far beyond the number that is `expected` to be
+        read are fetched only once they are asked for; None: all may be fetched.
         """
         last = keys.next_until(until)
         limits = [max(expected * 5 // 4, FEW_ROWS)] if expected else []
@@ -391,8 +408,9 @@ class BoardTable:
         return readable(Token, row)
 
     async def commit(self, item_id: str, ops: Sequence[Op]) -> dict[str, Etag]:
-        """Commits a batch that states the etag of an item; returns the new etags by key. Rows that
-        contradict the item are overwritten (`overwriting`). Raises as `Table.commit`.
+        """Commits a batch that states the etag of an item, and returns the new etags by key. Tokens
+        and runs in its way that contradict the item are overwritten (`overwriting`). Raises as
+        `Table.commit`.
         """
         while True:
             try:
@@ -419,7 +437,9 @@ def _readable(record_type: type[Record], row: Row) -> Record | None:
 
 
 async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Row]:
-    """The rows of an unanswered batch that were written, by key: those with their nonces."""
+    """The rows of a batch without an answer that were written, by key, as they are now: those that
+    carry the nonce that `nonces` has for their key. Reads one range.
+    """
     rows = table.scan(partition, min(nonces), just_after(max(nonces)))
     return {
         row.key: row
@@ -429,7 +449,10 @@ async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -
 
 
 def sent_in(row: Row, *, before: float, now: float) -> float:
-    """When the last applied renewal was sent: as the row says, if that is after `before`."""
+    """When the last renewal that wrote a lock or a permit was sent: a row with the nonce of this
+    process has the time of its own monotonic clock. `before`, the latest send that is known to have
+    been applied, where the row has no later one; damage is passed over.
+    """
     sent = row.data.get("sent")
     if isinstance(sent, bool) or not isinstance(sent, int | float):
         return before
@@ -453,7 +476,9 @@ async def readings(
     *,
     limit: int | None,
 ) -> AsyncIterator[Read]:
-    """What `reading` returns for the rows of a range, at most `limit`, without Nones."""
+    """What `reading` returns for the rows of a range: at most `limit` results. Rows for which it
+    returns None are passed over.
+    """
     first, last = between
     while limit is None or limit > 0:
         asked, number = limit, 0

@@ -22,8 +22,9 @@ from blackboard.table import Conflict, Unknown
 
 
 async def save(board: BoardTable, claim: Claim, checkpoint: str) -> Claim | None:
-    """Saves a checkpoint (JSON); waits for the store without a limit. Returns the claim with the
-    item as it is now; None: the lock is lost. Raises Refused.
+    """Saves a checkpoint (JSON) of a run under way; waits for the store without a limit. The claim
+    that is returned has the item as it is now. None: the lock is lost, and nothing was saved after
+    that. Raises Refused when the store refuses the checkpoint.
     """
     doubtful = not claim.item.etag
     while True:

@@ -51,14 +51,17 @@ RENEWALS = 3
 
 
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
-    """A lock and its item, as its holder last read or wrote them, and the settings of the run."""
+    """A lock and its item as the holder of the lock last read or wrote them, with the settings of
+    the run: all that is needed to run the item and to release it.
+    """
 
     item: Item
     """The item as last read; after a claim, as much of it as the token repeats. Its etag is "" when
     it has to be read before the release."""
     lock: Lock
     settings: RunSettings
-    """Those of the item's spec, or of the one before, where an edited one has none here."""
+    """Those of the item's spec or, where this worker cannot compute them for an item that was
+    edited, those of its spec before."""
     sent: float
     """Monotonic seconds at the send of the claim, or of the last renewal known to be applied."""
 
@@ -121,7 +124,9 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
 
     def with_item(self, item: Item, resolve: Resolve) -> "Claim":
-        """The claim with its item as just read; an edited item brings its own settings."""
+        """The claim with its item as that was just read or written: attempt, owner and start are
+        the lock's, and the settings those of the item, if it was edited.
+        """
         settings = self.settings
         if item.spec != self.spec:
             with suppress(BadInput, ValueError):
@@ -159,8 +164,8 @@ class Claimed:
     reread: bool = False
     """Another worker was faster: the range has to be read again."""
     broken: Token | None = None
-    """A token that does not fit its item, or whose claim is refused: not tried again in this walk.
-    """
+    """A token that failed for another reason than a lost race: it does not fit its item, or the
+    store refuses its claim. It is not tried again in this walk."""
     refused: BadInput | None = None
     """Why the store refuses the claim of `broken`, where that is the reason."""
 
@@ -220,7 +225,10 @@ def _one_item() -> Iterator[None]:
 
 
 async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims of one shard that have landed, by their nonces; items are to be read again."""
+    """The claims of one shard that have landed: those whose locks carry their nonces. They have the
+    present etags of the locks, and count from the last renewal that has landed; their items have to
+    be read again before the release.
+    """
     made = {keys.lock_key(claim.id): claim for claim in claims}
     nonces = {key: made_claim.nonce for key, made_claim in made.items()}
     rows = await with_nonces(board.table, board.partition(claims[0].id), nonces)
@@ -232,7 +240,9 @@ async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
-    """What a lost batch means: a race; a token without an item, which is deleted; or a lock."""
+    """What a conflict of claims means: another worker was faster; or the token has no item, and is
+    deleted; or its item has a lock, and the token is left alone.
+    """
     if lost.index % ROWS_OF_A_CLAIM == 0:
         return Claimed(reread=True)
     if lost.kind is ConflictKind.MISSING:
@@ -253,14 +263,17 @@ def held_item(item: Item, lock: Lock) -> Item:
 
 
 async def renew(board: BoardTable, claim: Claim, *, progress: str = "") -> Claim | None:
-    """Renews a lock, and writes `progress` (JSON). None: it is lost, and its handler must stop."""
+    """Renews a lock, and writes `progress` (JSON) into it. None: it is lost, and its handler must
+    stop. The deadline of the returned claim counts from when the applied request was sent.
+    """
     return next(iter(await renew_all(board, [(claim, progress)])), None)
 
 
 async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> tuple[Claim, ...]:
     """Renews locks of one shard in one batch, each with its progress. Claims that are not returned
-    are lost. One that the store refuses is returned as it was or, alone, Refused is raised. Where
-    `sent` is as before, no renewal is known to be applied.
+    are lost. The others are renewed all the same, also where the store refuses one: that is
+    returned as it was, or, where it is the only one, Refused is raised. A claim whose `sent` is as
+    before has no renewal that is known to be applied.
     """
     done = tuple[Claim, ...]()
     progress = {claim.nonce: {"progress": text} if text else {} for claim, text in claims}
@@ -295,9 +308,10 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
-    """Adopts a lock of this worker that none of its runs has, by renewing it; the item's row
-    decides what is run. Raises BadInput or ValueError where that has no settings, or the store
-    refuses the lock: then it goes stale.
+    """Adopts a lock of this worker that none of its runs has. It is renewed first, so that it has a
+    deadline; the row of the item decides what is run. Raises BadInput or ValueError where no
+    settings can be computed from the row, or the store refuses the lock: then it is not renewed,
+    and goes stale.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -311,7 +325,10 @@ async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
 
 
 async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims that may be run; others are renewed first, or left to the next walk to adopt."""
+    """The claims that may be run. A claim whose answer came after its deadline is renewed first,
+    because another worker may override it at any moment. One that is lost by then, or whose renewal
+    has no answer, is not run: if it is still this worker's, the next walk adopts it.
+    """
     if not any(_is_past(claim, board) for claim in claims):
         return tuple(claims)
     renewed = await asyncio.gather(*(_renewed(board, claim) for claim in claims))
@@ -319,7 +336,9 @@ async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
 
 
 async def _renewed(board: BoardTable, claim: Claim) -> Claim | None:
-    """The claim, renewed until its deadline is ahead. None: it is lost, or the store is away."""
+    """The claim, renewed until its deadline is ahead, a few times. None: it is lost, or the store
+    is away.
+    """
     for _ in range(RENEWALS):
         if not _is_past(claim, board):
             break
@@ -343,9 +362,10 @@ def holds(item: Item | None, lock: Lock) -> bool:
 
 
 async def pass_over(board: BoardTable, token: Token, *, move: Move) -> Item | None:
-    """Reschedules a waiting item without a run: to its next slot (SKIP), or the end of a blackout
-    (PUT_OFF). None: another worker was faster, or there is no such item. Raises BadInput where the
-    store refuses its rows, or its next slot cannot be computed.
+    """Reschedules a waiting item without a run: to its next slot, where this one is missed (SKIP),
+    or to the end of a blackout (PUT_OFF). None: another worker was faster, or a newer version wrote
+    the item after the token was read; or there is no such item, and the token is deleted. Raises
+    BadInput where the store refuses the item's rows, or its next slot cannot be computed.
     """
     item = await board.item(token.id)
     if item is None:
@@ -370,15 +390,19 @@ def _missable(waiting: Item | Token) -> tuple[object, ...]:
 
 
 async def override(board: BoardTable, lock: Lock, *, owner: str) -> Claim | None:
-    """Takes a stale lock over. None: another worker was faster, or there is no other attempt."""
+    """Takes a stale lock from its holder, for another attempt of its run. None: another worker was
+    faster, or there is no other attempt, and the lock was removed. Raises as `free_unless_retried`.
+    """
     stale = await free_unless_retried(board, lock)
     return await override_run(board, stale, owner=owner) if isinstance(stale, StaleRun) else None
 
 
 async def free_unless_retried(board: BoardTable, lock: Lock) -> StaleRun | Freed | None:
-    """Removes a stale lock, unless its run is to be attempted again: then returns that run. FREED:
-    the lock was removed. None: another worker was faster, or there was no item. Raises BadInput for
-    an item of a newer version, and for one whose rows the store refuses.
+    """Removes a stale lock, unless its run is to be attempted again: then returns that run, and the
+    lock stays. FREED: the item is paused, or its attempts are used up, and the lock was removed.
+    None: another worker was faster, or the lock had no item and was deleted. Raises BadInput for an
+    item that a newer version wrote (its lock may be of an older one, because only the holder writes
+    it), and for one whose rows the store refuses.
     """
     item = await board.item(lock.id)
     if not holds(item, lock):
@@ -398,7 +422,9 @@ async def free_unless_retried(board: BoardTable, lock: Lock) -> StaleRun | Freed
 
 
 async def override_run(board: BoardTable, stale: StaleRun, *, owner: str) -> Claim | None:
-    """Replaces a stale lock by one of `owner`. None: another was faster. Raises BadInput."""
+    """Replaces a stale lock by one of `owner`, for another attempt of its run. None: another worker
+    was faster. Raises BadInput where the store refuses the rows.
+    """
     item, lock = stale.item, stale.lock
     now, sent = await board.table.now(), board.clock.monotonic()
     after = overridden(stale.held, owner=owner, now=now)
@@ -420,7 +446,9 @@ async def override_run(board: BoardTable, stale: StaleRun, *, owner: str) -> Cla
 
 
 async def _freed(board: BoardTable, after: Item, ops: Sequence[Op]) -> Freed | None:
-    """Frees an item. None: another worker was faster. A lost reply is settled by reading it."""
+    """Commits the batch that frees an item. None: another worker was faster. A lost reply is
+    settled by reading the item.
+    """
     try:
         with _one_item():
             await board.commit(after.id, ops)

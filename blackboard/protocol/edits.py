@@ -82,9 +82,12 @@ from blackboard.table import ANY, Conflict, Delete, Op, Replace, Unknown, read, 
 READINGS = 20
 """How often one request reads an item that keeps changing, at the most."""
 AT_ONCE = 3
-"""The first of these readings, without a pause: those before the others let requests take turns."""
+"""The first of these readings, which have no pause before them. By the pauses before the others,
+many requests for one item take turns."""
 SHORTEST, LONGEST = 0.01, 0.1
-"""Seconds of such a pause for each try: the longer, the longer the last one took."""
+"""Such a pause is the longer, the longer the last try took, and the more there were: up to so many
+seconds for each, so that the pauses take some ten seconds together, at the most twenty.
+"""
 UNANSWERED = 3
 """How many tries of one request may have no answer."""
 PAUSE = 1.0
@@ -92,7 +95,9 @@ PAUSE = 1.0
 
 
 class Tries:
-    """The tries of one request: again after another change, a few times without an answer."""
+    """The tries of one request for an item: again where it met another change, and a few times
+    where the store did not say whether it was applied.
+    """
 
     def __init__(self, board: BoardTable, item_id: str) -> None:
         self.unanswered: Unknown | None = None
@@ -119,7 +124,9 @@ class Tries:
         self._begun = self._board.clock.monotonic()
 
     def check(self) -> None:
-        """Raises Unknown or BlackboardError where no further batch may be sent."""
+        """Before a batch is sent: whether it may be. Raises Unknown if the last one had no answer,
+        else BlackboardError.
+        """
         if self._lost == UNANSWERED:
             raise self._uncertain()
 
@@ -142,7 +149,8 @@ class Changed(Struct, frozen=True, kw_only=True):
 
     item: Item
     before: Item | None = None
-    """The item as the request found it; None: it was added, or the request was applied before."""
+    """The item as the request found it; None: it was added, or an earlier call has applied the
+    request."""
     changed: bool = True
 
 
@@ -276,7 +284,9 @@ async def edit(
 def _planned_by(
     settings: RunSettings, item: Item, *, first: datetime | None, now: datetime
 ) -> Item:
-    """An edited item under the schedule of its settings, and with the first time that was named."""
+    """An edited item under the schedule of its settings, where its row has another one, and with
+    the `first` time that was named. Raises BadInput where one was, and the item has run.
+    """
     if first is not None:
         check_never_ran(item)
     has_other = (settings.text, settings.timezone) != (item.schedule, item.timezone)
@@ -287,7 +297,9 @@ def _planned_by(
 
 
 def _settings_if(board: BoardTable, item: Item, spec: str, *, needed: bool) -> RunSettings | None:
-    """As `settings_of`; None for those that cannot be computed and are not `needed`."""
+    """As `settings_of`; where they are not needed, because the schedule stays as it is, None for
+    those that cannot be computed here.
+    """
     try:
         return settings_of(board, item, spec)
     except BadInput:
@@ -304,7 +316,9 @@ def check_never_ran(item: Item) -> None:
 
 
 async def bring_back(board: BoardTable, item_id: str) -> Changed:
-    """Puts right the times of an item that only a wrong clock explains, unless it runs."""
+    """Puts the times of an item right that only a wrong clock explains, and plans it anew where it
+    waits because of them. One that runs is left alone.
+    """
 
     def build(item: Item, now: datetime) -> Item | None:
         planning = planning_of(board, item)
@@ -316,7 +330,9 @@ async def bring_back(board: BoardTable, item_id: str) -> Changed:
 
 
 async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """Pauses an item: no run starts until it is resumed. It replaces the pause of a rename."""
+    """Pauses an item: no run of it starts until it is resumed; one that runs may finish. The pause
+    of a rename, which would end with the rename, is replaced.
+    """
     by = text_of(mark)
 
     def build(item: Item, _: datetime) -> Item | None:
@@ -328,7 +344,9 @@ async def pause(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
 
 async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
-    """Resumes an item. A slot that came meanwhile is due at once, unless `missed` is none."""
+    """Resumes an item. A slot that came while it was paused is due at once, unless the item has
+    `missed = "none"`.
+    """
     by = text_of(mark)
 
     def build(item: Item, now: datetime) -> Item | None:
@@ -341,7 +359,9 @@ async def resume(board: BoardTable, item_id: str, mark: Mark) -> Changed:
 
 
 async def acknowledge(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """Notes that a person has seen the failure of the last run. Raises Unchangeable."""
+    """Notes that a person has seen that the item's last run, with this fence, failed. Raises
+    Unchangeable where it did not fail, or another run has begun.
+    """
     text = text_of(Acknowledgement(by=mark.by, at=mark.at, reason=mark.reason, fence=fence))
 
     def build(item: Item, _: datetime) -> Item | None:
@@ -429,9 +449,10 @@ def _check_room(item: Item, *, limit: int) -> None:
 
 
 async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = None) -> Changed:
-    """Removes an item, and leaves a tombstone and the history; a run under way loses its lock. With
-    `declared_by`, an item of another file or owner counts as missing, and an unreadable one raises
-    BadRow; else that is removed, too. Raises BeingRenamed for the copy of a rename that is not
+    """Removes an item, and leaves a tombstone; a run that is under way loses its lock. The history
+    stays until its retention is over. Where `declared_by` is given, an item of another file or
+    owner counts as missing, and BadRow is raised for one whose row cannot be read; else it is
+    removed as `_remove_damaged` says. Raises BeingRenamed for the copy of a rename that is not
     done, unless the old item was resumed.
     """
 
@@ -455,9 +476,10 @@ async def remove(board: BoardTable, item_id: str, *, declared_by: str | None = N
 
 
 async def _remove_damaged(board: BoardTable, item_id: str) -> Changed:
-    """Writes a tombstone over an item that cannot be read, and deletes its lock and tokens. Its
-    fence is above all that these, the history and the floor have. The run of a readable lock goes
-    into the history. Raises BlackboardError where a row changes meanwhile.
+    """Writes a tombstone over the row of an item that cannot be read, and deletes its lock and its
+    tokens. The fence of the tombstone is above each that these rows, the history and the floor of
+    the board have. The run of a lock that can be read is written into the history. Raises
+    BlackboardError where one of the rows changes meanwhile.
     """
     table, partition = board.table, board.partition(item_id)
     item = await board.stand_in(item_id)
@@ -512,14 +534,18 @@ async def _is_undone(board: BoardTable, item_id: str) -> bool:
 
 
 async def unlock(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """Takes the lock with this fence from its holder: the same run is due again at once."""
+    """Takes the lock with this fence from its holder: the item is due again at once, with the slot
+    it had. Does nothing when the lock is another one by now.
+    """
     return await _take_lock(
         board, item_id, mark, fence=fence, outcome=Outcome.ABANDONED, end=unlocked
     )
 
 
 async def cancel(board: BoardTable, item_id: str, mark: Mark, *, fence: int) -> Changed:
-    """Ends the run with this fence. The item waits for its next slot; one that is held is due."""
+    """Ends the run with this fence: its holder stops the handler at its next renewal or walk, and
+    the item waits for its next slot. A partition or an election is due at once.
+    """
     is_held = bool(keys.group_of(board.name))
 
     def end(item: Item, run: Run) -> Item:
@@ -538,7 +564,9 @@ async def _take_lock(
     outcome: Outcome,
     end: Callable[[Item, Run], Item],
 ) -> Changed:
-    """Takes the lock with this fence from its holder; `end` makes the item of its ended run."""
+    """Takes the lock with this fence from its holder; `end` makes the item that is written, from
+    the item and its ended run.
+    """
 
     def run(item: Item, now: datetime) -> Run:
         verb = "unlocked" if outcome is Outcome.ABANDONED else "cancelled"

@@ -25,7 +25,9 @@ ELECTION_EVERY = "1s"
 """The schedule of an election: without a leader it is due at once."""
 LONGEST_ELECTION_LEASE = timedelta(hours=1)
 ROUNDS = 2
-"""Rounds for which a worker of a group counts as live without a new announcement."""
+"""The rounds for which a worker of a group counts as live that has not announced itself, as it does
+in each: a killed one does no more when others take over what it held.
+"""
 USUAL_LEASE = 30.0
 """Seconds: the lease that is assumed where a group's row has none that is valid."""
 
@@ -72,7 +74,9 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
     @property
     def is_well(self) -> bool:
-        """Whether each partition is held, paused or moving, and no row is damaged."""
+        """Whether no partition is free for longer than its lease or set back, no pump of it fails,
+        and no row of it is damaged.
+        """
         is_whole = not self.damaged and not self.unreadable
         return is_whole and not (self.unowned or self.failing or self.set_back)
 
@@ -85,7 +89,9 @@ class GroupLeases(Struct, frozen=True, kw_only=True):
 
 
 async def read_groups(board: BoardTable, group: str | None = None) -> list[GroupLeases]:
-    """The groups of a board in the order of their names, or only `group`. Raises BadInput."""
+    """The groups of a board, in the order of their names, or only `group`. Raises BadInput when
+    that does not exist.
+    """
     if group is not None:
         keys.check_group_name(group)
     groups = [await _read(board, row) async for row in _rows(board) if group in {None, _name(row)}]
@@ -158,7 +164,10 @@ def resumed_at(item: Item) -> datetime | None:
 
 
 def check_not_made(board: str) -> None:
-    """Raises BadInput on the board of a group or of elections, whose items programs name."""
+    """Raises BadInput on the board of a group or of elections: no command adds or renames an item
+    there. Workers and candidates make the items that programs name, and would serve any other as
+    well.
+    """
     group = keys.group_of(board)
     if group == keys.LEADERS:
         problem = f"{board} has the elections that candidates enter, and no others"
@@ -179,9 +188,9 @@ def check_no_pump(board: str, item_type: str, settings: RunSettings) -> None:
 def check_held(
     board: str, spec: Spec, *, item_type: str | None, before: Spec | None = None
 ) -> None:
-    """Raises BadInput, on the board of a group or of elections, for a type that it does not serve,
-    and for a setting that could end an item, unless it is that of `before` or the usual one.
-    `item_type` is None where it does not change.
+    """Raises BadInput, on the board of a group or of elections, for a setting with which an item
+    could become done, and for a type that no worker of the group serves. A setting may stay as it
+    is in the spec `before`, or become the usual one. `item_type` is None where it does not change.
     """
     group = keys.group_of(board)
     if not group:
@@ -206,7 +215,9 @@ def check_held(
 
 
 def check_no_params(board: str) -> None:
-    """Raises BadInput on a group's board: a run with own params loses the saved checkpoint."""
+    """Raises BadInput on the board of a group or of elections: a run with params of its own begins
+    without the checkpoint that was saved, and a partition goes on where the last one saved.
+    """
     if keys.group_of(board):
         problem = f"what is held in {board} has no runs with params of their own"
         raise BadInput("params", problem, "leave them out; `edit` changes the params of the item")
@@ -263,7 +274,9 @@ def group_trouble(row: Row, partition: str) -> str:
 
 
 def board_trouble(row: Row, partition: str) -> str:
-    """What is wrong with the own row of the board of a group or of elections; "" for nothing."""
+    """What is wrong with the own row of the board of a group or of elections, which has one shard,
+    and the remedy; "" for nothing.
+    """
     where, version = f"the row {row.key} in {partition}", version_of(row.data)
     if version > VERSION:
         return f"a newer version wrote {where} (upgrade blackboard)"

@@ -86,7 +86,9 @@ def next_key(ready: datetime, item_id: str) -> str:
 
 
 def is_next_key(key: str, ready: datetime, item_id: str) -> bool:
-    """Whether `next_key` makes this key. Workers ask often, and reading a time is quicker."""
+    """Whether `next_key` makes this key. Workers read many, and a time is read in a tenth of the
+    time in which it is written.
+    """
     match = _NEXT_MOMENT.match(key)
     try:
         if match and datetime.fromisoformat(match[1]) == ready:
@@ -224,7 +226,9 @@ def leaders_board(board: str) -> str:
 
 
 def group_of(board: str) -> str:
-    """The name of a board's group, LEADERS for elections; "" for a board of its own."""
+    """The name of the group whose board has this name, LEADERS for that of the elections; "" for a
+    board that belongs to no other, and may have groups and elections itself.
+    """
     return board.partition(".")[2]
 
 
@@ -252,7 +256,9 @@ def check_board_name(name: str) -> str:
 
 
 def check_own_board(name: str) -> None:
-    """Raises BadInput for the board of a group or of elections, which has none itself."""
+    """Raises BadInput for the board of a group or of elections. Workers and candidates make it, and
+    it has no groups or elections itself.
+    """
     if group := group_of(name):
         owner = owner_of(name)
         problem = f"{name} has the partitions of the pump {group}, which workers of {owner} make"

@@ -22,7 +22,9 @@ LOST = "the next candidate that starts makes it anew: a worker does"
 
 
 async def open_elections(board: BoardTable, *, create: bool = False) -> BoardTable:
-    """The board of a board's elections. Raises BadInput where there is none, unless `create`."""
+    """The board that has the elections of a board. Raises BadInput when it does not exist and
+    `create` is not set.
+    """
     name = keys.leaders_board(board.name)
     about: dict[str, Any] = {"clock": board.clock, "chance": board.chance, "resolve": _settings}
     if create:
@@ -48,8 +50,9 @@ class Elections(BoardStatus, frozen=True, kw_only=True):
 
 
 async def read_elections(board: BoardTable, name: str | None = None) -> Elections:
-    """The elections of a board, or only `name`; a group has none. Raises BadInput where there is
-    none of that name, or the board cannot be used; BadRow where its row cannot be read.
+    """The elections of a board, or only the one called `name`. Raises BadInput where the board has
+    no election of that name, or the elections' board cannot be used; BadRow where the row of that
+    election cannot be read. A group has none.
     """
     if await _has_elections(board):
         result = await _read(await open_elections(board), name)
@@ -89,7 +92,9 @@ async def _read(elections: BoardTable, name: str | None) -> Elections:
 
 
 async def make_again(elections: BoardTable) -> None:
-    """Makes the row of the elections' board again, where the table was made anew without it."""
+    """Makes the row of the elections' board where it is gone, because the table was deleted and
+    made anew without it.
+    """
     if await elections.own_row() is None:
         await elections.make()
 

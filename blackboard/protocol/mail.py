@@ -20,7 +20,9 @@ FORGOTTEN_AFTER = timedelta(days=1)
 
 
 async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Message]:
-    """Sends messages; returns each by its key. A batch that is never answered may be lost."""
+    """Sends messages, in one batch as far as they fit it; returns each by the key of its row. A
+    batch that is never answered may be lost.
+    """
     sent = await board.table.now()
     made = {keys.mail_key(message.to, sent, board.chance.nonce()): message for message in messages}
     ops = [Insert(key, data_of(message)) for key, message in made.items()]
@@ -32,7 +34,9 @@ async def send(board: BoardTable, messages: Sequence[Message]) -> dict[str, Mess
 
 
 async def fetch(board: BoardTable, to: str) -> list[Message]:
-    """Deletes and returns messages to a candidate, the oldest first; bad rows go unread."""
+    """Deletes and returns the messages to a candidate, the oldest first, as many as one batch
+    deletes. Rows that cannot be read, or are of a newer version, are deleted unread.
+    """
     first, last = keys.mail_range(to)
     partition = keys.mail_partition(board.name)
     rows = [row async for row in board.table.scan(partition, first, last, board.table.max_rows)]
@@ -44,7 +48,9 @@ async def fetch(board: BoardTable, to: str) -> list[Message]:
 
 
 async def take_back(board: BoardTable, key: str) -> bool:
-    """Deletes a message. Returns whether it was not fetched yet; True also in doubt."""
+    """Deletes a message that was not fetched. Returns whether it was still there; True also in
+    doubt.
+    """
     try:
         await commit_again(board.table, keys.mail_partition(board.name), [Delete(key, ANY)])
     except Conflict:
@@ -55,7 +61,9 @@ async def take_back(board: BoardTable, key: str) -> bool:
 
 
 async def forget_old(board: BoardTable, *, pause: Pause | None = None) -> int:
-    """Deletes the mail of candidates that have ended, with pauses; returns how many."""
+    """Deletes the mail of candidates that have ended, and returns how many messages. Awaits `pause`
+    at the start, between pages and before each batch.
+    """
     if pause is not None:
         await pause()
     before = keys.moment_key(await board.table.now() - FORGOTTEN_AFTER)

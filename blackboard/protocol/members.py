@@ -2,9 +2,10 @@
 
 These rows are for people and their commands, and for workers to find each other. They permit
 nothing: a worker that is not listed may run items, and one that is listed may be dead. A worker
-writes its row once a minute, whatever its cycle, and is lost after two minutes and ten seconds
-without a write. Candidates of elections, and the workers of a group, have such rows on their own
-boards: they write them as often as they look at these, and are lost after their own lease.
+writes its row once a minute, whatever its cycle. After two minutes and ten seconds without a write
+it is called lost; after a day, the next worker that starts deletes its row. Candidates of
+elections, and the workers of a group, have such rows on their own boards: they write them as often
+as they look at these boards, and are lost after their own lease.
 """
 
 from collections import Counter
@@ -36,10 +37,14 @@ TRIES = 5
 
 
 async def announce(board: BoardTable, member: Member) -> Member:
-    """Writes a worker's row, with `seen` by the store's clock; a damaged one is replaced. Returns
-    it for the next announcement, which also repairs a lost race or reply. After the first one the
-    rows of lost workers are deleted. A row that is gone may mean that the table was deleted and
-    made anew: raises Remade when that changed the shards, BoardGone while the board is not there.
+    """Writes a worker's row, or overwrites the one that it wrote before. Returns the row as it is
+    now, for the next announcement. `seen` is set here, by the store's clock.
+
+    A lost race or reply does no harm: the next announcement repairs it. A damaged row is replaced.
+    After the first announcement the rows of lost workers are deleted: until it is written no time
+    passes, so that of a new worker `seen` is when it `started`.
+    A row that is gone may mean that the whole table was deleted and made anew. Raises Remade when
+    that changed the shards, BoardGone while the board is not there.
     """
     partition, key = workers_partition(board.name), worker_key(member.owner)
     is_new, is_damaged = not member.etag, False
@@ -70,20 +75,27 @@ async def forget(board: BoardTable, owner: str) -> None:
 
 
 async def workers(board: BoardTable) -> list[Member]:
-    """The workers that have announced themselves, the longest running first; no bad rows."""
+    """All workers that have announced themselves, the longest running first. Rows of a newer
+    version, or that cannot be read, are passed over.
+    """
     rows = await _rows(board)
     members = [readable(Member, row, age=board.table.age(row)) for row in rows]
     return sorted(filter(None, members), key=lambda member: (member.started, member.owner))
 
 
 async def busy_workers(board: BoardTable) -> list[Member]:
-    """As `workers`, with the locks that each holds now: what it announced may be old."""
+    """As `workers`, with the number of locks that each holds now: what it has announced may be a
+    minute old.
+    """
     held = Counter([lock.owner async for lock in board.locks()])
     return [replace(member, running=held[member.owner]) for member in await workers(board)]
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Deletes rows of workers not seen for a day, by their own times: ages may be unknown."""
+    """Deletes the rows of workers that announced nothing for a day, by the time in the row: the age
+    of a row may not be known when it is read once. A row with a time in the future, from when a
+    clock was wrong, is deleted too. A worker that is alive after all writes its row again.
+    """
     now, ops = await board.table.now(), list[Delete]()
     for row in await _rows(board):
         member = readable(Member, row)
@@ -110,7 +122,9 @@ def lost_since(members: Iterable[Member]) -> dict[str, float]:
 
 
 def with_silence(status: ItemStatus, lost: Mapping[str, float]) -> ItemStatus:
-    """The status, with `silent` set where the item runs and its worker is `lost`."""
+    """The status of an item, with `silent` set where it runs and its worker is `lost`
+    (`lost_since`); not where the worker is alive, or has no row.
+    """
     return replace(status, silent=lost.get(status.item.owner)) if status.running else status
 
 

@@ -24,9 +24,11 @@ from blackboard.spec import RunSettings, params_of
 from blackboard.table import Conflict, Delete, Insert, Merge, Op, Replace, Row, Unknown, try_delete
 
 LEASE = 60.0
-"""Seconds that a permit may go without a renewal, whatever the lease of its item is."""
+"""Seconds that a permit may go without a renewal. They do not depend on the lease of an item: the
+permits of a dead worker are free again after a minute, however long its locks are good."""
 LONGEST_LEASE = 86_400.0
-"""Seconds. A longer lease cannot be read; what was not renewed for so long is deleted."""
+"""Seconds. A permit with a longer lease counts as one that cannot be read, and one that was not
+renewed for so long is deleted."""
 TRIES = 4
 """Tries to take or give back permits of one limit, while other workers are faster."""
 RENEWALS = 3
@@ -90,7 +92,7 @@ class PermitRow:
 
 @dataclass(frozen=True, slots=True)
 class Occupied:
-    """What holds the permits of a limit."""
+    """The items, and the rows, that hold the permits of a limit."""
 
     items: tuple[str, ...] = ()
     rows: tuple[str, ...] = ()
@@ -122,7 +124,9 @@ def _odd(board: BoardTable, row: PermitRow) -> str:
 async def take(
     board: BoardTable, limit: Limit, items: Sequence[str], *, owner: str
 ) -> list[HeldPermit]:
-    """Takes a permit for each of some items or, where fewer are left, for the first of them."""
+    """Takes a permit for each of some items or, where fewer permits are left, for the first of
+    them.
+    """
     permits: list[HeldPermit] = []
     for tries_left in reversed(range(TRIES + 1)):
         rows = await _read(board, limit)
@@ -165,7 +169,9 @@ async def take(
 def _free_numbers(
     board: BoardTable, limit: Limit, rows: Sequence[PermitRow], *, most: int
 ) -> list[int]:
-    """The numbers of free permits, `most` at the most, from a drawn one on: so few collide."""
+    """The numbers of permits that are left, as many as one batch takes and `most` at the most. The
+    first is drawn: so workers that take some at the same time collide less.
+    """
     held = [row.number for row in rows if not row.is_stale]  # a damaged one has the number -1
     free = sorted(set(range(limit.most)).difference(held))
     left = free[: max(limit.most - len(held), 0)]
@@ -187,7 +193,9 @@ def _taking(held: HeldPermit, old: PermitRow | None) -> Op:
 
 
 async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """Renews permits, as many as fit one batch. Those that are not returned are lost."""
+    """Renews permits, as many as fit one batch. Those that are not returned are lost; the others
+    are renewed all the same.
+    """
     left, done = list(permits), list[HeldPermit]()
     for _ in range(RENEWALS):
         sent = board.clock.monotonic()
@@ -223,7 +231,9 @@ async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
 
 
 async def forget_lost(board: BoardTable) -> None:
-    """Deletes permits that were not renewed for a day, but those of a newer version."""
+    """Deletes the permits that were not renewed for a day: of workers that died, and of limits that
+    are no longer in use. Rows of a newer version stay.
+    """
     rows = board.table.scan(_partition(board), keys.PERMIT, keys.end_of(keys.PERMIT))
     old = [
         Delete(row.key, row.etag)
@@ -234,7 +244,9 @@ async def forget_lost(board: BoardTable) -> None:
 
 
 async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """The permits whose rows carry their nonces; `sent` as of locks (`claims.py`)."""
+    """The permits whose rows carry their nonces, with the present etags of the rows; they count
+    from the last renewal that has landed, as locks do (`claims.py`).
+    """
     by_key = {held.key: held for held in permits}
     nonces = {key: held.permit.nonce for key, held in by_key.items()}
     rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
@@ -258,8 +270,9 @@ async def _read(board: BoardTable, limit: Limit) -> list[PermitRow]:
 
 def permit_in(board: BoardTable, row: Row) -> PermitRow:
     """A permit's row, and whether it is stale. One that cannot be read counts as in use until it is
-    older than a lease, one of a newer version for ever: too few runs are better than too many. A
-    lease above `LONGEST_LEASE` counts as unreadable: its holder renews long before.
+    older than a lease, one of a newer version for ever: more runs than the limit allows are worse
+    than fewer. A permit with a lease above `LONGEST_LEASE` counts as one that cannot be read: a
+    living holder renews it long before.
     """
     age, resolution = board.table.age(row), board.table.resolution
     if version_of(row.data) > VERSION:

@@ -25,7 +25,9 @@ def spec_of(item: Item) -> Spec:
 
 
 def settings_of(board: BoardTable, item: Item, spec: str) -> RunSettings:
-    """The settings of a run; without the handler of its type, its last schedule stays."""
+    """The settings of a run of `item` with `spec`. A schedule that only a handler sets, where this
+    process has no handler of its type, is the one of the item's last run.
+    """
     elsewhere = not spec_of(item).has_schedule
     settings = board.resolve(item.type, spec)
     if settings.schedule is None and elsewhere and item.schedule and not settings.has_handler:
@@ -41,7 +43,9 @@ def check_fences(tombstone: Item) -> None:
 
 
 def check_runnable(board: BoardTable, work: Item | Token, settings: RunSettings) -> Limit | None:
-    """The limit that a run counts for. Raises BadInput or ValueError where none can run it."""
+    """The limit that a run counts for. Raises BadInput or ValueError where no worker can run it:
+    the limit, or the times of its schedule, cannot be computed, or the run could not be released.
+    """
     if work.fence >= LARGEST:
         remedy = f"{command('rm', work.id)}; another id can be added"
         raise BadInput("fence", f"no fence is above {work.fence:,}", remedy)
@@ -58,7 +62,9 @@ def check_runnable(board: BoardTable, work: Item | Token, settings: RunSettings)
 
 
 def why_unplanned(board: BoardTable, item: Item) -> str:
-    """Why no worker can run an item, or its type is a pump; "" where one can."""
+    """Why no worker can run an item: its settings cannot be computed, it is not `check_runnable`,
+    or its type is a pump; "" where one can.
+    """
     try:
         settings = settings_of(board, item, item.spec)
         check_runnable(board, item, settings)
@@ -69,15 +75,18 @@ def why_unplanned(board: BoardTable, item: Item) -> str:
 
 
 def problem_of(error: BlackboardError | ValueError) -> str:
-    """Why settings cannot be computed, without the remedy of a bad spec: `doctor`, or `why`."""
+    """Why settings cannot be computed. Without the remedy of a bad spec, which is to ask `doctor`
+    or `why`: they use this.
+    """
     if isinstance(error, BadSpec):
         return f"its spec cannot be read: {error.problem}"
     return str(error)
 
 
 def planning_of(board: BoardTable, item: Item) -> Planning | None:
-    """The settings by which an item is planned, and the schedule in its row, by which its token
-    was; None where they, or the times of the schedule, cannot be computed.
+    """The settings by which an item is planned, and the schedule in its row; None where they, or
+    the times of the schedule, cannot be computed. The waiting token was planned by the
+    schedule in the row, and the settings may have another one by now.
     """
     try:
         settings = settings_of(board, item, item.spec)

@@ -54,11 +54,13 @@ from blackboard.rules.transitions import (
 from blackboard.table import Busy, Conflict, Delete, Etag, Op, Refused, Unavailable, Unknown, units
 
 ROWS_OF_A_RELEASE = 4
-"""Operations, at most: delete the lock, insert the next token, merge the item, insert the run."""
+"""Operations of a release, at most: delete the lock, insert the next token, merge the item, insert
+the run."""
 ROUNDS = 3
 """Batches in which a release may be refused, before it is settled by itself."""
 FAILURES = 4
-"""Failed tries of a release until it lets others go first; of a batch until it is taken apart."""
+"""Tries without success: of a release, before it lets others go first; of a batch of them, before
+each is settled by itself."""
 UNANSWERED = 12
 """Tries of one release without an answer, each after another renewal of its lock, before it is
 tried with a short error; and tries of a late run, before it is dropped."""
@@ -97,7 +99,9 @@ class Released(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Renewals:
-    """How locks are renewed while their runs are released: here not; a worker has a subclass."""
+    """The renewals of locks whose runs are released. This class is for locks that are not renewed;
+    that of a worker is a subclass.
+    """
 
     async def pause(self, finished: Sequence[FinishedRun]) -> list[FinishedRun]:
         """Pauses the renewals of these runs' locks, but for locks that would go stale: a renewal
@@ -123,8 +127,8 @@ async def release(
     renewals: Renewals | None = None,
     landed: Landed = _nothing_more,
 ) -> list[Released]:
-    """Releases runs, in batches; returns when all are in the history. `landed` is called with runs
-    as soon as they are there. Waits for the store without a limit.
+    """Releases runs, as many in one batch as fit it. Returns when all are in the history; waits for
+    the store without a limit. `landed` is called with runs as soon as they are there.
     """
     renewals = renewals or Renewals()
     fitted = [fit(finished_run, board.table.max_value) for finished_run in finished]
@@ -254,7 +258,9 @@ async def each_for_itself(
     write: Callable[[Sequence[FinishedRun]], Awaitable[list[Released]]],
     batch: Sequence[FinishedRun],
 ) -> list[Released]:
-    """Releases runs by `write`; after an unexpected error one by one, dropping what fails."""
+    """Releases runs together by `write`. If that raises an unexpected error, each is released by
+    itself; one that raises it again is dropped, and its lock goes stale.
+    """
     try:
         return await write(batch)
     except Exception as problem:  # noqa: BLE001 - one run must not end its worker
@@ -270,8 +276,9 @@ async def each_for_itself(
 
 
 def fit(finished: FinishedRun, limit: int) -> FinishedRun:
-    """The run, with an outcome that fits a row: a long error or output is cut, a long result is
-    replaced by a warning, one that is not JSON makes a failure; the result's warnings are added.
+    """The run, with an outcome that fits a row: a long error and a long output are cut, a result
+    that is too long is replaced by a warning, and one that is not JSON makes the run a failure. The
+    warnings of the result are added to those of the run, as many as fit.
     """
     ended = finished.ended
     warnings = ended.warnings
@@ -295,7 +302,9 @@ def fit(finished: FinishedRun, limit: int) -> FinishedRun:
 def prepare(
     board: BoardTable, finished: FinishedRun, *, now: datetime
 ) -> tuple[list[Op], Released]:
-    """The batch that releases the item of a claim, and what it makes of the run."""
+    """The batch that releases an item, built from the item in the claim, and what it makes of the
+    run.
+    """
     claim, ended = finished.claim, finished.ended
     run = ended_run(claim, ended, now=now)
     after = released(
@@ -332,7 +341,9 @@ def ended_run(claim: Claim, ended: Ended, *, now: datetime) -> Run:
 
 
 async def settle(board: BoardTable, finished: FinishedRun, *, ready: datetime | None) -> Released:
-    """Releases one run, or records it as late. `ready`: by the release that may have landed."""
+    """Releases one run, or records it as late. `ready` is when its item is ready next, by the
+    release that may have landed.
+    """
     try:
         return await _until_it_lands(board, finished, ready=ready)
     except BadRow:  # its lock goes stale, and is left alone by workers that cannot read the item
@@ -401,7 +412,9 @@ def _is_mine(row: Run, claim: Claim, ended: Ended) -> bool:
 
 
 async def _late(board: BoardTable, finished: FinishedRun, *, now: datetime) -> Released:
-    """Records a run whose lock was taken away, and its result, if the rules say so."""
+    """Writes a run whose lock was taken away into the history, and its result into the item if the
+    rules say so.
+    """
     claim, ended, unanswered = finished.claim, finished.ended, 0
     while True:
         run = ended_run(claim, ended, now=now)
@@ -454,7 +467,9 @@ async def until_answered(
 
 
 async def _let_others_first(board: BoardTable, *, failures: int) -> None:
-    """After `FAILURES` tries, waits before the next: what the store takes goes first."""
+    """After `FAILURES` tries, waits before the next, so that releases that the store takes go
+    first.
+    """
     if failures > FAILURES:
         pause = RELEASES.pause(failures - FAILURES, fraction=board.chance.fraction())
         await board.clock.sleep(pause)

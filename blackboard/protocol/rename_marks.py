@@ -100,7 +100,9 @@ def as_copy(item: Item) -> Renaming | None:
 
 
 def renaming_of(item: Item) -> Renaming | None:
-    """The rename of which an item is the old one or the copy; None: it says of none."""
+    """The rename of which an item is the old one or the copy; None: there is none, or it has not
+    written the item yet.
+    """
     return as_old(item) or as_copy(item)
 
 

@@ -45,7 +45,9 @@ def report_in(result: str) -> str:
 
 
 def not_kept(result: str, size: str, *, limit: int) -> dict[str, Any]:
-    """What is kept of a result that no row can hold: a warning more, and the report it names."""
+    """What is kept instead of a result that no row can hold: a warning, after those of the result,
+    and the report that it names. `size` is in words.
+    """
     warning = f"the result, {size} of JSON, was not kept: {too_long(limit)}"
     kept: dict[str, Any] = {"warnings": [*warnings_in(result)[: MOST_WARNINGS - 1], warning]}
     if report := report_in(result):

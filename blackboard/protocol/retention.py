@@ -91,10 +91,11 @@ def prunes_after(
     retention: Retention,
     interval: timedelta | None = None,
 ) -> bool:
-    """Whether the release of this fence is followed by a pruning. `interval`: from its start to the
-    next run. The fences of the attempts before it count, too, if they may have been abandoned
-    (`retries`: those of the item): runs may be abandoned at each even fence, and released at odd
-    ones.
+    """Whether the release of this fence is followed by a pruning. `interval` is from its start to
+    the item's next run, None when there is none. The fences of the attempts before it count, too,
+    where they may have been abandoned: each of an item's runs may be abandoned at an even fence,
+    and released at an odd one. `retries` are those of the item: an attempt that was not to be taken
+    over was released, as by a handler that asks for one retry after the other.
     """
     counted = attempt if may_take_over(attempt - 1, retries=retries) else 1
     return fence % prune_every(retention, interval) < counted
@@ -107,7 +108,9 @@ def prune_every(retention: Retention, interval: timedelta | None) -> int:
 
 
 class Rests:
-    """Awaits `pause` at first, and after each `PAGE` runs or `HISTORIES` histories."""
+    """Awaits `pause` at first, and whenever so much was read since: `PAGE` runs, or `HISTORIES`
+    histories.
+    """
 
     def __init__(self, pause: Pause) -> None:
         self._pause = pause
@@ -123,7 +126,9 @@ class Rests:
 async def prune(
     board: BoardTable, item_id: str, *, retention: Retention, rests: Rests | None = None
 ) -> int:
-    """Deletes runs of an item that are not kept, and returns how many; newer versions' stay."""
+    """Deletes the runs of an item that are not kept, and returns how many. Those of a newer version
+    stay. A row that cannot be read is kept by its place alone.
+    """
     now, place, ops = await board.table.now(), 0, list[Delete]()
     if board.clock_proven_in():
         retention = retention.without_age()
@@ -158,7 +163,10 @@ class Pruned(Struct, frozen=True, kw_only=True):
 
 
 async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pause) -> Pruned:
-    """Prunes what no release prunes in time, and deletes expired tombstones, with pauses."""
+    """Prunes the histories of all items that no release prunes in time, and deletes expired
+    tombstones. Awaits `pause` after each page of items, as `Rests` before histories, and before
+    the tombstones of a batch are deleted.
+    """
     done, now, rests = Pruned(), await board.table.now(), Rests(pause)
     if board.clock_proven_in():
         retention = retention.without_age()
@@ -180,7 +188,9 @@ async def prune_unreleased(board: BoardTable, *, retention: Retention, pause: Pa
 
 @dataclass(slots=True)
 class _Histories:
-    """Which items of a shard have a history: one request answers up to the next that has."""
+    """Finds out which items of a shard have a history, asked in the order of their keys. One
+    request answers that for all items up to the next one that has.
+    """
 
     _board: BoardTable
     _shard: int
@@ -200,7 +210,9 @@ class _Histories:
 
 
 def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether it is a tombstone that may go: old enough, of this version, with a low fence."""
+    """Whether it is a tombstone that may be deleted. One of a newer version is left alone, and so
+    is one above whose fence nothing could be added.
+    """
     return (
         item.state is State.REMOVED
         and item.version <= VERSION
@@ -213,8 +225,9 @@ def is_expired(item: Item, *, retention: Retention, now: datetime) -> bool:
 async def delete_tombstones(
     board: BoardTable, tombstones: Sequence[Item], *, pause: Pause
 ) -> Pruned:
-    """Deletes tombstones of one shard with their histories, at most a batch. Those stay that became
-    items again or whose history cannot go now, and all where the floor is unreadable.
+    """Deletes tombstones of one shard with their histories, as many as one batch deletes. A
+    tombstone stays if it became an item again meanwhile, or if its history cannot be deleted now or
+    is of a newer version; all of them stay where the floor cannot be read.
     """
     runs, bare, rests = 0, [], Rests(pause)
     for tombstone in tombstones:
@@ -241,7 +254,9 @@ async def delete_tombstones(
 
 
 async def raise_floor(board: BoardTable, fence: int) -> None:
-    """Raises the board's floor to `fence`, if it is lower. Raises TableError in doubt, BadRow."""
+    """Raises the floor of the board to `fence`, if it is lower. Raises TableError when it may still
+    be lower, BadRow where it cannot be read.
+    """
     partition, key = keys.meta_partition(board.name), keys.FLOOR_KEY
     for _ in range(TRIES):
         row = await read(board.table, partition, key)
@@ -292,9 +307,7 @@ async def _first_run(board: BoardTable, shard: int, key: str) -> Row | None:
 
 
 def needs_pruning(item: Item, *, retention: Retention, now: datetime) -> bool:
-    """Whether an item may have runs that are not kept, and that no release prunes in time: none
-    comes, or one that waits longer for its next run, or whose run has not come.
-    """
+    """Whether an item may have runs that are not kept, and that no release prunes in time."""
     if item.fence == 1 and item.stop is not None and now - item.stop <= retention.age:
         return False  # its history is one run, which is kept: as of an item that runs once
     if item.state is not State.ACTIVE or item.failures:

@@ -46,7 +46,8 @@ _NOT_WRITTEN = {"etag", "age"}
 _NATIVE = (datetime,)
 """Types that a row holds beside those of JSON."""
 _NOT_OF_THE_TYPE = (msgspec.ValidationError, UnicodeEncodeError)
-"""Raised by msgspec; the second for text with half of a surrogate pair."""
+"""Raised by msgspec for a value of another type: the second for text with half of a surrogate pair.
+"""
 Reader = Callable[[object], Any]
 """Returns the list in the text of a column; None where the text is not good."""
 
@@ -222,8 +223,8 @@ def readable(record_type: type[Record], row: Row | None, *, age: float = 0.0) ->
 
 
 def data_of(record: Record, *, kind: type[Token] | None = None) -> dict[str, Value]:
-    """All columns of a record, for an insert or replace, without rare ones that are empty; of an
-    item, those of its waiting token where `kind` asks for these.
+    """All columns of a record, for a row that is inserted or replaced; with `kind`, of an item those
+    of its waiting token. Rare columns are left out where they are empty.
     """
     form = _FORMS[kind or type(record)]
     data = dict(zip(form.columns, form.values(record), strict=True))
@@ -275,7 +276,9 @@ def text_of(value: object) -> str:
 
 
 def version_of(data: Data) -> int:
-    """The protocol version of a row, also as a Double; 0: it has none, and is damaged."""
+    """The protocol version a row was written with. A Double without a fraction is an integer. 0:
+    the column is no version, and the row is damaged.
+    """
     version = data.get("version", 1)
     if type(version) is float and version.is_integer():
         version = int(version)

@@ -18,7 +18,8 @@ from blackboard.rules.status import OVERDUE_AFTER, ItemStatus, Tally, is_current
 from blackboard.table import Conflict, Insert, Replace, Row, Unknown, read, units
 
 LARGE = 1_000
-"""Items. Those of a larger board are not counted anew while there are current statistics."""
+"""Items. Of a board that has more, the current statistics are shown, and not all items are read to
+count them."""
 
 
 class BoardStatus(Struct, frozen=True, kw_only=True):
@@ -34,7 +35,9 @@ async def read_status(
     *,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> BoardStatus:
-    """The status of `items`, or of all. A lock of a run that began in between is ignored."""
+    """The status of `items`, or of all items of the board. Items are read before locks: a run that
+    started in between has a lock with another fence, and such a lock is ignored.
+    """
     if items is None:
         items = [item async for item in board.items()]
     locks = await _locks(board, [item.id for item in items if item.running])
@@ -53,7 +56,9 @@ async def read_status(
 
 
 async def _locks(board: BoardTable, ids: Sequence[str]) -> dict[str, Lock]:
-    """The locks of items, by id, with the fewest requests."""
+    """The locks of items, by id: read one by one where that takes fewer requests than
+    `BoardTable.locks`.
+    """
     if len(ids) > board.shards:
         return {lock.id: lock async for lock in board.locks()}
     rows = [
@@ -71,7 +76,10 @@ async def count(
     pause: Pause | None = None,
     each: Callable[[ItemStatus], None] = lambda _: None,
 ) -> Statistics:
-    """Counts all items, with a pause after each page; `each` is called with each status."""
+    """Counts all items, with a pause after each page; `each` is called with the status of every
+    item. Locks are read when the first item is found to be running; a lock of another fence than
+    its item is ignored.
+    """
     began = board.clock.monotonic()
     now, resolution, tally = await board.table.now(), board.table.resolution, Tally()
     locks: dict[str, Lock] | None = None
@@ -102,8 +110,9 @@ async def statistics_if_large(board: BoardTable) -> Statistics | None:
 async def write_statistics(
     board: BoardTable, counted: Statistics, *, over: Statistics | None = None
 ) -> Statistics | None:
-    """Writes statistics over this worker's last ones (`over`), or others, but not over current ones
-    of a later term, or a newer row. Returns what was written; None: nothing, or in doubt.
+    """Writes statistics over those that this worker wrote before (`over`), or over those that
+    exist; but not over current ones of a later term, nor over a row of a newer version. Returns
+    what was written; None: nothing was, or that is in doubt.
     """
     etag = over.etag if over is not None else ""
     if not etag:

@@ -29,7 +29,8 @@ MOST = 200
 LONGEST_NAME = 64
 """The most characters of a name."""
 ADDED = "add:"
-"""The prefix of additions' names, kept in a tombstone: a sender in doubt may find a later life."""
+"""The prefix of the names of additions. They are kept when the item is removed: a sender without an
+answer may find a later life of the id."""
 COPIED, MOVED = "rename:", "renamed:"
 """The prefixes of the names of renames: in the copy, and in the tombstone of the old item."""
 OWN = (ADDED, COPIED, MOVED)
@@ -54,7 +55,9 @@ def requests_of(item: Item) -> tuple[Applied, ...]:
 
 
 def remembering(item: Item, name: str, *, now: datetime) -> tuple[Applied, ...] | None:
-    """An item's names and one more; None: no room, since no other may be forgotten yet."""
+    """The names of an item after one more request was applied. None: there is no room for its name,
+    since none of the others may be forgotten yet.
+    """
     in_hand = next(
         (applied for applied in reversed(item.applied) if serves(item.slot, applied.at)), None
     )
@@ -69,5 +72,7 @@ def remembering(item: Item, name: str, *, now: datetime) -> tuple[Applied, ...] 
 
 
 def may_retry(*, first: datetime, now: datetime) -> bool:
-    """Whether a sender that began at `first` may still trust the names that it reads at `now`."""
+    """Whether a sender that read the store's clock at `first` may still trust the names that it
+    has read at `now`.
+    """
     return abs(now - first) <= RETRIED_FOR

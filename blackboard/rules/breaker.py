@@ -36,15 +36,23 @@ from blackboard.model import replace
 SPACING = 1.0
 """The least seconds between two tries."""
 SHORTEST = 1.5
-"""The least seconds between two tries of one priority: above `SPACING`, so that both get turns."""
+"""The least seconds between two tries of one priority: more than `SPACING`, so that neither
+priority keeps the other from its turn.
+"""
 LONGEST = 15.0
 """The most seconds until the next try."""
 ANSWER_LASTS = 60.0
-"""Seconds for which an answer shows that the account is there: workers announce as often."""
+"""Seconds for which an answer of one partition shows that the account is there: a worker announces
+itself as often, so there is such an answer while only shards are in trouble.
+"""
 FAILURE_LASTS = ANSWER_LASTS + LONGEST
-"""Seconds for which a failure shows that a partition is away: work asks it once a minute."""
+"""Seconds for which a failure shows that a partition is away, unless it is asked again: a partition
+that work needs is asked once a minute, and may be put off by the longest pause.
+"""
 DOUBTS_LAST = 300.0
-"""The same for unanswered batches where pages are answered: a reader writes seldom."""
+"""The same for batches without an answer in a partition that answers pages: a worker that reads
+does not write each minute.
+"""
 DOUBTS = 2
 """So many batches in a row without an answer count as a failure of the partition."""
 
@@ -63,7 +71,9 @@ class Backoff(Struct, frozen=True, kw_only=True):
     longest: float
 
     def pause(self, failures: int = MANY, *, asked: float = 0.0, fraction: float = 1.0) -> float:
-        """The pause after some failures; `asked`: by the store; `fraction`: a draw from [0, 1)."""
+        """The pause after so many failures (1 for the first). `asked` is what the store asked for,
+        `fraction` a draw from [0, 1); without one the pause is as long as it may be.
+        """
         least = min(max(asked, self.shortest), self.longest)
         most = min(2.0 ** min(failures, MANY), self.longest)
         return least + fraction * max(most - least, 0.0)
@@ -72,9 +82,11 @@ class Backoff(Struct, frozen=True, kw_only=True):
 STORE = Backoff(shortest=SHORTEST, longest=LONGEST)
 """Pauses between two tries of a store that is away or busy."""
 REFUSED = Backoff(shortest=5.0, longest=5.0)
-"""Pauses between two refused requests. They do not grow: work goes on soon after the remedy."""
+"""Pauses between two requests that the store refuses. They do not grow: an operator ends the
+trouble, and work goes on soon after."""
 RELEASES = Backoff(shortest=1.0, longest=10.0)
-"""Pauses, beside the breaker's, of a release that failed several times: others go first."""
+"""Pauses between two tries of a release that failed several times, on top of the breaker's: other
+releases, which the store takes, go first."""
 NOTICES = Backoff(shortest=2.0, longest=30.0)
 """Pauses between two tries to send a notice."""
 NOTICE_ROWS = Backoff(shortest=5.0, longest=5.0)
@@ -83,7 +95,8 @@ HOUSEKEEPING = Backoff(shortest=LONGEST, longest=900.0)
 """Pauses between two tries of a duty of the coordinator: soon, because a partition that failed
 counts as away until it is asked again; then seldom, because each try begins from the start."""
 RESTARTS = Backoff(shortest=1.0, longest=30.0)
-"""Pauses between two starts of a worker process, or after a child that cannot be started."""
+"""Pauses between two starts of a worker process that ends by itself, and after a child process that
+cannot be started."""
 
 
 def renewals(every: float) -> Backoff:
@@ -128,8 +141,10 @@ class LastReply(Struct, frozen=True):
 
 def account_is_away(replies: Iterable[LastReply], *, since: float, now: float) -> bool:
     """Whether the whole account is away, by the last reply of each partition: some are in trouble,
-    the first of them `since`, and none has answered shortly before that or later. Good replies
-    expire. If this is wrong, the next request to a partition that is well corrects it.
+    the first of them `since`, and none has answered shortly before that or later.
+
+    Good replies expire. If this is wrong, the next request to a partition that is well comes a
+    second later at the most, and corrects it.
     """
     oldest = max(since - SPACING, now - ANSWER_LASTS)
     results = tuple(replies)

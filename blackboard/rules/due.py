@@ -51,7 +51,8 @@ TAKEOVERS = 3
 STANDSTILLS = 2
 """Attempts of a slot after which an item waits for its next one, if the last ended its worker."""
 HOLDERS_SHARE = 0.8
-"""The part of the lease for which its holder trusts it: clocks differ, and a stop takes time."""
+"""The part of the lease after which its holder stops trusting it. The rest is room for clock
+rates that differ and for what the holder needs to stop a handler."""
 
 
 class Move(StrEnum):
@@ -108,8 +109,9 @@ def decide_lock(
     resolution: float,
     given_up: Container[str] = (),
 ) -> Move:
-    """Decides about a lock. `in_flight`: nonces of this worker's tasks and batches; `given_up`:
-    those of runs that could not be released, whose locks are treated as another worker's.
+    """Decides about a lock. `in_flight` holds the nonces of every task and batch of this worker,
+    `given_up` those of runs that have ended and could not be released: their locks are treated as
+    those of another worker.
     """
     if lock.version > VERSION:
         return Move.LEAVE
@@ -136,7 +138,9 @@ def may_take_over(attempt: int, *, retries: int, stood_still: bool = False) -> b
 
 
 def lease(settings: RunSettings, slot: datetime) -> timedelta:
-    """How long a lock is good without a renewal: as set, else the interval, within bounds."""
+    """How long a lock is good without a renewal: as set, else the interval, but no less than ten
+    seconds, and no more than five minutes or, if it is set to the interval, ten years.
+    """
     if isinstance(settings.stale_after, timedelta):
         return settings.stale_after
     longest = LONGEST if settings.stale_after == INTERVAL else LONGEST_DEFAULT_LEASE
@@ -144,19 +148,24 @@ def lease(settings: RunSettings, slot: datetime) -> timedelta:
 
 
 def time_limit(settings: RunSettings, slot: datetime) -> timedelta | None:
-    """How long a handler may run: as set, else the interval, a minute at least; None: a pump."""
+    """How long a handler may run: as set, else the interval, a minute at the least. None: a pump
+    runs until it is asked to end.
+    """
     if settings.endless:
         return None
     return settings.timeout or max(interval_of(settings.schedule, slot), SHORTEST_DEFAULT_LIMIT)
 
 
 def renew_every(stale_after: float) -> float:
-    """Seconds between renewals: a third of the lease, so that two may be lost; a minute at most."""
+    """Seconds between renewals: a third of the lease, so that two may be lost; at least every
+    minute, so that a lost lock is noticed.
+    """
     return min(stale_after / 3, LONGEST_RENEWAL)
 
 
 def deadline(sent: float, stale_after: float) -> float:
-    """Until when the holder may trust its lock; `sent` is when the claim, or the last acknowledged
-    renewal, was first sent. No worker may take it earlier: the store's stamp is not older.
+    """The moment until which the holder may trust its lock. `sent` is when the claim, or the last
+    acknowledged renewal, was first sent; both are monotonic seconds. It is earlier than any worker
+    may take the lock: the store's stamp is not older than `sent`.
     """
     return sent + stale_after * HOLDERS_SHARE

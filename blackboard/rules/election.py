@@ -91,7 +91,9 @@ class ElectionTimes:
 
     @property
     def answer(self) -> float:
-        """The most seconds until an answer: a check of each side, and two for the store."""
+        """The most seconds from a message until its answer: each side checks once, and the store
+        has two seconds.
+        """
         return 2 * self.check + 2.0
 
     def turn(self, others: int) -> float:

@@ -74,7 +74,10 @@ SHORTEST_PER_HELD = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """The five durations of a lease grab, in seconds, the same in all nodes. Raises BadInput."""
+    """The five durations of a lease grab, in seconds. All nodes of a group have the same ones.
+
+    Raises BadInput for those that cannot work together.
+    """
 
     normal: float = 60.0
     """A partition is raced for once in this time."""
@@ -121,7 +124,9 @@ class Times:
             )
 
     def check_drain(self, drain: float) -> None:
-        """Raises BadInput where a winner would not wait for `drain`, what a pump has to end."""
+        """`drain` is how many seconds a pump has to end. Raises BadInput where a winner would not
+        wait for so long.
+        """
         if drain >= self.shutdown:
             raise BadInput(
                 "drain",
@@ -153,7 +158,9 @@ class LockHolders:
     """Who holds which partition, by the rows of the locks."""
 
     def __init__(self, holders: Mapping[str, str], paused: Collection[str] = ()) -> None:
-        """`holders`: the owners of locks that are not stale; `paused` partitions stay theirs."""
+        """`holders` has the owner of each partition whose lock is not stale. The `paused` ones stay
+        with their owners.
+        """
         self._holders = holders
         self._held = Counter(holders.values())
         self._paused = frozenset(paused)
@@ -323,7 +330,8 @@ class _Part(Struct, frozen=True, kw_only=True):
     free_until: float = -math.inf
     """Until when it counts as free, whatever the rows say, because its owner has released it."""
     moment: float = math.inf
-    """The earliest moment at which there is something to do for it: each step reads all of them."""
+    """The earliest moment at which there is something to do for it. It is stored because each step
+    reads it of all parts."""
 
     def with_moment(self, *, is_leaving: bool) -> "_Part":
         moments = [self.race_at, self.unmark_at]
@@ -360,7 +368,9 @@ class Grab:
         return frozenset(name for name, part in self.parts.items() if part.phase in pumping)
 
     def publishes_after(self, partition: str) -> float:
-        """Seconds without a race after which this node publishes one: drawn, always the same."""
+        """Seconds without a race after which this node publishes one: up to a normal lease time,
+        and longer than a race stays won. The same for the same node and partition.
+        """
         digest = hashlib.sha256(f"{self.node}/{partition}".encode()).digest()
         fraction = int.from_bytes(digest[:4]) / 2**32
         return self.times.normal - fraction * (self.times.normal - self.times.minimum) / 2
@@ -368,7 +378,9 @@ class Grab:
     def step(
         self, event: Event, now: float, holders: LockHolders
     ) -> tuple["Grab", tuple[Action, ...]]:
-        """The state after an event, and the actions; `holders` is the newest view of the locks."""
+        """The state after an event, and the actions to carry out. `holders` is the newest view of
+        the locks. Events of other partitions are ignored.
+        """
         step = _Step(self, now, holders, is_leaving=self.is_leaving or isinstance(event, Leaving))
         match event:
             case Woken():
@@ -533,7 +545,9 @@ class _Step:
             self.actions.append(Put(Hash.ALLOCATION, name, self._node))
 
     def _ended(self, name: str) -> None:
-        """Step 3, after the loser's pump. A winner whose pump did not start waits again."""
+        """Step 3, when the pump of the loser has ended. A winner whose pump did not start waits
+        again, until its time is over.
+        """
         part = self.parts[name]
         if part.phase in {_Phase.IDLE, _Phase.WON}:
             return

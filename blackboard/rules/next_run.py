@@ -90,7 +90,9 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
 
 
 def _is_nudged(item: Item, settings: RunSettings, *, now: datetime) -> bool:
-    """Whether the planned slot is the schedule's, and ahead only as a clock was set back."""
+    """Whether the planned slot is the schedule's, and not the next one only because the clock was
+    set back a little since: the slots before it have had their runs.
+    """
     schedule = settings.schedule
     if schedule is None or (item.schedule, item.timezone) != (settings.text, settings.timezone):
         return False
@@ -99,13 +101,17 @@ def _is_nudged(item: Item, settings: RunSettings, *, now: datetime) -> bool:
 
 
 def missed_until(item: Item, *, settings: RunSettings, now: datetime) -> datetime:
-    """Up to when slots are missed as well: later ones are not late by `missed_after` yet."""
+    """The moment up to which slots are missed as well, of an item whose slot is missed: later ones
+    are not late by `missed_after` yet.
+    """
     wait = part_of_jitter(item.id, settings)
     return max(item.slot, now - settings.missed_after - wait - MILLISECOND)
 
 
 def first_slot(settings: RunSettings, *, first: datetime | None, now: datetime) -> datetime:
-    """The slot of a new item: `first`, if named; now for an `every` or none; else the next."""
+    """The slot of a new item: `first` where an operator named it; else now for an `every`, or where
+    there is no schedule, and the next slot of any other, if it has one.
+    """
     schedule = settings.schedule
     if first is None and isinstance(schedule, Once):
         return slot_of(schedule)
@@ -197,12 +203,16 @@ def slot_of(schedule: Once) -> datetime:
 
 
 def slot_asked_for(moment: datetime, *, beside: datetime) -> datetime:
-    """The slot of a requested run: its moment, or a millisecond before if that is planned."""
+    """The slot of a run that was asked for at a moment. It is a millisecond earlier where that is
+    the planned slot: only a slot that is not the planned one shows that its run was asked for.
+    """
     return moment - MILLISECOND if moment == beside else moment
 
 
 def serves(slot: datetime, asked: datetime) -> bool:
-    """Whether a slot is that of the request `asked`: the same moment, or a millisecond earlier."""
+    """Whether a slot belongs to the request whose slot was `asked`: it is the same moment, or a
+    millisecond earlier.
+    """
     return asked - MILLISECOND <= slot <= asked
 
 
@@ -215,32 +225,41 @@ def slots_in_line(item: Item) -> tuple[datetime, ...]:
 
 
 def ready_for(item_id: str, slot: datetime, *, settings: RunSettings, first: bool) -> datetime:
-    """When a slot's token may be taken; an `Every` keeps the phase of its first run by itself."""
+    """When a slot's token may be taken. The item's own part of the jitter is always the same; an
+    `Every` keeps the phase of its first run by itself.
+    """
     if isinstance(settings.schedule, Every) and not first:
         return slot
     return jittered(settings.schedule, slot, part_of_jitter(item_id, settings))
 
 
 def jittered(schedule: Schedule | None, slot: datetime, wait: timedelta) -> datetime:
-    """A slot plus its jitter; where that ends in a blackout, in which none is run, the slot."""
+    """A slot plus the item's part of the jitter; the slot alone, where a blackout has begun by
+    then: else the item would be passed over at every such slot.
+    """
     ready = slot + wait
     return ready if opens(schedule, ready) == ready else slot
 
 
 def part_of_jitter(item_id: str, settings: RunSettings) -> timedelta:
-    """An item's own delay, in whole milliseconds as slots; of an `Every`, before its first run."""
+    """How long after its slots an item is ready, at each slot the same; with an `Every`, after the
+    first one alone. It is whole milliseconds, as slots are: so a slot has passed once it is ready.
+    """
     return settings.jitter * phase(item_id) // MILLISECOND * MILLISECOND
 
 
 def phase(item_id: str) -> float:
-    """An item's own fraction in [0, 1), always the same: a herd stays spread over restarts."""
+    """An item's own fraction in [0, 1): the part of its jitter it waits, the same every time, so
+    that a herd stays spread over restarts.
+    """
     digest = hashlib.sha256(b"phase:" + item_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:6]) / 2**48
 
 
 def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
     """The wait before a retry, with full jitter: up to base, 2 base, 4 base ... an hour, or base if
-    that is longer. It is no `Backoff`, as of requests: a retry may come at once.
+    that is longer. It is no `Backoff`, as of requests: a retry may come at once, and its item says
+    the base.
     """
     doubled = base.total_seconds() * 2 ** min(attempt - 1, 30)
     longest = max(base, LONGEST_BACKOFF).total_seconds()
@@ -251,7 +270,9 @@ def backoff(attempt: int, *, base: timedelta, fraction: float) -> timedelta:
 
 
 def is_ahead(moment: datetime | None, *, now: datetime) -> bool:
-    """Whether a moment that should have passed has not: a clock was ahead, or is behind."""
+    """Whether a moment that should have passed has not: a clock was ahead when it was written, or
+    is behind now.
+    """
     return moment is not None and moment - now > TOLERANCE
 
 

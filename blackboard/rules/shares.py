@@ -52,11 +52,14 @@ HURRY = 1.0
 WATCHFUL = 2.5
 """Seconds to the next look while something is free."""
 UNTAKEN = 3.0
-"""Seconds after which a free partition may be taken by each worker that lacks some."""
+"""Seconds after which a free partition may be taken by each worker that holds less than its share,
+and not only by the one that it is dealt to."""
 NEGLECTED = 5.0
-"""Seconds. While a partition has been free for so long, no worker releases any."""
+"""Seconds. While a partition has been free for so long no worker releases any: those that hold less
+than their share take none."""
 INITIAL_DELAY = 3.0
-"""Seconds from its start in which a worker takes nothing, if nothing of the group is held."""
+"""Seconds from its start in which a worker takes nothing of a group of which nothing is held:
+workers that start together share from the beginning."""
 
 
 class Balance(StrEnum):
@@ -67,7 +70,8 @@ class Balance(StrEnum):
     STEAL = "steal"
     """The worker that holds most releases one in a round."""
     GRAB = "grab"
-    """By races over a bus (`rules/grab.py`); by shares while it is away, or not all race."""
+    """By races over a bus; by shares while the bus is away, or some workers do not race. See
+    `rules/grab.py`."""
 
 
 class Picture(Struct, frozen=True, kw_only=True):
@@ -80,7 +84,8 @@ class Picture(Struct, frozen=True, kw_only=True):
     free: Mapping[str, float]
     """For how many seconds each partition has been ready that has no worker."""
     waiting: Collection[str]
-    """Partitions without a worker that are not ready: their pump has failed, or they move."""
+    """Partitions without a worker that are not ready, as their pump has failed, and those that move
+    at this moment."""
     paused: Collection[str] = ()
     """Paused partitions. They need not be given while the picture `is_even`."""
     workers: Collection[str]
@@ -109,7 +114,9 @@ class Picture(Struct, frozen=True, kw_only=True):
 
     @property
     def biggest(self) -> str:
-        """The worker that holds most, of those with any that are not paused; "" for none."""
+        """The worker that holds most, of those that hold any that are not paused; "" where none
+        does.
+        """
         held, paused = self.counts, self.paused_counts
         able = [worker for worker in held if held[worker] > paused[worker]]
         return min(able, key=lambda worker: (-held[worker], worker), default="")
@@ -149,7 +156,9 @@ def decide(
     slow: bool = False,
     left: Collection[str] = (),
 ) -> Decision:
-    """What `me` does about a picture. `left`: found free for `UNTAKEN`, or stale for a round."""
+    """What the worker `me` does about a picture. `left` are the partitions that it has found free
+    for `UNTAKEN`, or stale for a round.
+    """
     held, paused = picture.counts, picture.paused_counts
     share = shares(picture.partitions, held, paused)
     if held[me] < share[me]:
@@ -190,13 +199,17 @@ def _dealt_to(
 def _untaken(
     picture: Picture, me: str, *, left: Collection[str], but: Collection[str]
 ) -> list[str]:
-    """What any worker may take, in an order of this worker's own: few begin with the same."""
+    """The partitions that any worker may take, in an order of this worker's own: workers that take
+    some at the same time do not begin with the same.
+    """
     names = ({*left} & (picture.free.keys() | picture.stale.keys())).difference(but)
     return sorted(names, key=lambda name: crc32(f"{me} {name}".encode()))
 
 
 def _dealt(room: Mapping[str, int]) -> Iterator[str]:
-    """The workers, as often as each has room; first those that lack most: they look often."""
+    """The workers, each as often as it has room. Those that lack most come first: they look each
+    second, and a worker that lacks one may not have seen that yet.
+    """
     for turn in reversed(range(max(room.values()))):
         yield from (worker for worker in room if room[worker] > turn)
 
@@ -217,8 +230,9 @@ def counting(
     me: str,
     begins: bool,
 ) -> frozenset[str]:
-    """The workers that count. `announced`: whether each live one did so twice; `owners` hold locks
-    that are not stale; `leaving` are about to end; `begins`: nothing was held for a round.
+    """The workers that count: `announced` says of each live one whether it did so twice, `owners`
+    hold locks that are not stale, `leaving` are about to end. While a group `begins`, nothing of it
+    has been held for a round.
     """
     live = {worker for worker, twice in announced.items() if twice or begins or worker in owners}
     return frozenset(({me} | live) - (set(leaving) - {me}))

@@ -55,7 +55,8 @@ class ItemStatus(Struct, frozen=True):
     stale: bool
     overdue: bool
     silent: float | None = None
-    """Seconds since its worker was seen, if that is lost; None also where none was read."""
+    """Seconds since the worker that runs it was last seen, if that worker is lost; None: it is not,
+    or the rows of the workers were not read."""
 
     @property
     def running(self) -> bool:
@@ -107,7 +108,9 @@ def status_of(
     resolution: float,
     overdue_after: timedelta = OVERDUE_AFTER,
 ) -> ItemStatus:
-    """`now` and `resolution` are the store's. A lock of another fence is ignored."""
+    """`now` and `resolution` are the store's. A lock of another fence belongs to another run than
+    that of the item as read, and is ignored.
+    """
     mine = lock if lock is not None and item.running and lock.fence == item.fence else None
     return ItemStatus(
         item,
@@ -122,7 +125,9 @@ COUNTED_EVERY = timedelta(minutes=5)
 CURRENT = 3 * COUNTED_EVERY
 """The age up to which counts are shown: where they are older, the counting has stopped."""
 MOST_TYPES = 100
-"""Types that are counted one by one, as fit a row; others are in the totals alone."""
+"""Types that are counted one by one: their counts fit a row. The items of others are in the totals
+alone.
+"""
 
 
 class Tally:
@@ -176,7 +181,9 @@ def _counts(counts: Counter[str]) -> dict[str, Any]:
 
 
 def is_current(statistics: Statistics, *, now: datetime) -> bool:
-    """Whether counts may be shown; those of the future were written under a wrong clock."""
+    """Whether counts may be shown instead of counting. Those of the future were written under a
+    clock that was wrong.
+    """
     return timedelta(minutes=-1) <= now - statistics.at <= CURRENT
 
 

@@ -9,32 +9,49 @@ An item is in one of six phases, by its state and by whether it runs:
     done              no next slot
     done, paused      the same, and paused: not run until it is resumed
 
-A seventh, absent, is an id that was never used or whose item was removed. `TRANSITIONS` has the
-phases in which each event may happen, and those to which it may lead; in any other it is refused by
-IllegalTransition. This module has one function for each event.
+A seventh, absent, is an id that was never used or whose item was removed. An event that is not in
+the table below for the phase an item is in is refused by IllegalTransition. `TRANSITIONS` is this
+table, and this module has one function for each event.
 
-    event         what it does
-    ------------  ------------------------------------------------------------------------------
-    add           a new life of the id: born with the fence that the one before left
-    copy          the life of another id goes on under this one: a rename. A copy that is not
-                  whole is made again
-    claim         fence + 1
-    skip          its slot was missed: it is not run
-    put off       it is a time without runs: the same slot, when that ends; or the next, if the
-                  slot lies in such a time
-    override      fence + 1, attempt + 1, runs + 1, failures + 1: the same slot again
-    save          the checkpoint where the next run goes on, if this one is not ok
-    release       runs + 1; what is next: see below
-    free          the same, and fence + 1: a cancel, or an override that runs nothing
-    unlock        runs + 1, fence + 1: the same run, due at once
-    pause         what runs may finish
-    resume        what came due meanwhile is due now
-    ask           one more run: in hand at once, or behind the run in hand
-    reschedule    a new schedule counts from now, an `every` from the last start; a run that was
-                  asked for, runs, is tried again or was put back keeps its slot, and so does a
-                  first one that was named, and what is due by the same times
-    repair        `doctor` takes back what a wrong clock planned
-    remove        fence + 1: a tombstone
+    event         from                   to                      what it does
+    ------------  ---------------------  ----------------------  ----------------------------------
+    add           absent                 waiting                 a new life of the id: born with the
+                                                                 fence the one before left
+    copy          absent                 paused, done, paused    the life of another id goes on
+                  paused                 paused, done, paused    under this one: a rename. A copy
+                  done, paused           paused, done, paused    that is not whole is made again
+    claim         waiting                running                 fence + 1
+    skip          waiting                waiting, done           its slot was missed: it is not run
+    put off       waiting                waiting, done           it is a time without runs: the same
+                                                                 slot, when that ends; or the next,
+                                                                 if the slot lies in such a time
+    override      running                running                 fence + 1, attempt + 1, runs + 1,
+                                                                 failures + 1: the same slot again
+    save          running                running                 the checkpoint where the next run
+                  running, paused        running, paused         goes on, if this one is not ok
+    release       running                waiting, done           runs + 1; what is next: see below
+                  running, paused        paused, done, paused
+    free          as release             as release              the same, and fence + 1: a cancel,
+                                                                 or an override that runs nothing
+    unlock        running                waiting                 runs + 1, fence + 1: the same run,
+                  running, paused        paused                  due at once
+    pause         waiting                paused                  what runs may finish
+                  running                running, paused
+    resume        paused                 waiting                 what came due meanwhile is due now
+                  running, paused        running
+                  done, paused           done
+    ask           waiting, done          waiting                 one more run: in hand at once, or
+                  running                running                 behind the run in hand
+    reschedule    waiting                waiting, done           a new schedule counts from now, an
+                  paused                 paused, done, paused    `every` from the last start; a run
+                  done                   waiting, done           that was asked for, runs, is tried
+                  done, paused           paused, done, paused    again or was put back keeps its
+                  running                running                 slot, and so does a first one that
+                  running, paused        running, paused         was named, and what is due by the
+                                                                 same times
+    repair        all but absent         as reschedule           `doctor` takes back what a wrong
+                                                                 clock planned
+    remove        all but absent         absent                  fence + 1: a tombstone
 
 A claim is made without reading its item: the token says what is needed of it, and the token that
 the claim deletes proves the phase.
@@ -270,8 +287,8 @@ def added(
     first: datetime | None,
     now: datetime,
 ) -> Item:
-    """A new item, due at once, at `first`, or an `at` at its time. `before`: the tombstone of an
-    earlier life; without one the fence is `floor`.
+    """A new item, due at once or at `first`, an `at` at its time; `before` is the tombstone of an
+    earlier life of the id. Without one the fence is `floor`: the tombstone may have been deleted.
     """
     if before is not None:
         _check(ItemEvent.ADD, before)
@@ -302,7 +319,9 @@ def copied(
     mark: str,
     settings: RunSettings,
 ) -> Item:
-    """An item under another id, paused by `mark`, without its history; `before`: of that id."""
+    """An item that does not run under another id, paused by `mark`; `before` and `floor` are of
+    that id, as when one is added. Its history is not copied.
+    """
     if before is not None:
         _check(ItemEvent.COPY, before)
     fence = max(item.fence, before.fence if before else floor)
@@ -322,8 +341,9 @@ def copied(
 
 
 def removed(item: Item, *, now: datetime) -> Item:
-    """The tombstone of an item. Its fence is higher than any before: so a run under way is found to
-    be late, and no two lives of an id are born with one fence.
+    """The tombstone of an item: a fence, higher than any before, for the item that is added next
+    under the id. So a run that is under way is found to be late, and no two lives of an id are born
+    with one fence.
     """
     _check(ItemEvent.REMOVE, item)
     return Item(
@@ -360,7 +380,9 @@ def claimed(item: Item, *, settings: RunSettings, owner: str, now: datetime) -> 
 
 
 def overridden(item: Item, *, owner: str, now: datetime) -> Item:
-    """The item when another worker has overridden its stale lock, and runs it again."""
+    """The item when another worker has overridden its lock, which was not renewed, and runs it
+    again.
+    """
     _check(ItemEvent.OVERRIDE, item)
     return replace(
         item,
@@ -383,8 +405,9 @@ def released(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """The item when its holder has released it. `fraction`: a draw in [0, 1) for a backoff;
-    `requeue`: cancelled, the slot is run again; `retry_after`, `final`: its handler's answer.
+    """The item when its holder has released it. `fraction`, drawn in [0, 1), is the jitter of a
+    backoff; `requeue`: if it was cancelled, the same slot is run again; `retry_after` and `final`
+    are its handler's answer.
     """
     _check(ItemEvent.RELEASE, item)
     after = after_run(
@@ -411,8 +434,9 @@ def has_lasted(run: Run, settings: RunSettings) -> bool:
 
 
 def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False) -> Item:
-    """The item when another has ended its run, and does not run it; the fence rises, so that the
-    holder's result is late. `requeue`: cancelled or abandoned, the run is made again.
+    """The item when another than its holder has ended its run, and does not run it. The fence
+    rises, so that the holder's result is found to be late. `requeue`: the run was cancelled or
+    abandoned, and is made again.
     """
     _check(ItemEvent.FREE, item)
     after = after_run(
@@ -465,7 +489,9 @@ def after_run(
     retry_after: float | None = None,
     final: bool = False,
 ) -> Item:
-    """The item with what it waits for after a run: the table at the head of this module."""
+    """The item with what it waits for after a run: the table at the head of this module.
+    `requeue`: where it was cancelled or abandoned, the same slot is run again.
+    """
     failures = one_more(item.failures) if outcome in FAILING else item.failures
     failures = 0 if outcome is Outcome.OK else failures
     checkpoint = "" if outcome is Outcome.OK else item.checkpoint
@@ -521,7 +547,9 @@ def _with_params(item: Item, once: str) -> Item:
 def _waiting_for(
     item: Item, following: datetime | None, *, settings: RunSettings, now: datetime
 ) -> Item:
-    """The item that waits for its first request, or slot `following`; without both it is done."""
+    """The item that waits for the first of its requests, or for its slot `following`; without both
+    it is done. One that was done and has a slot again is active, or paused if it was.
+    """
     after = _with_params(item, "")
     state = State.PAUSED if item.is_paused else State.ACTIVE
     if item.requests:
@@ -557,7 +585,9 @@ def run_of(
     log: tuple[LogLine, ...] = (),
     note: str = "",
 ) -> Run:
-    """The history's row of a run that ended at `now`. `nonce`: of its lock, "" if not read."""
+    """The row in the history of an item's run that ended at `now`, in whatever way. `nonce` is that
+    of its lock, "" where the lock was not read.
+    """
     start = item.start or item.ready
     return Run(
         id=item.id,
@@ -605,8 +635,9 @@ def late_move(
 
 
 def stays(row: Run, late: Run) -> bool:
-    """Whether a row stays, though its run came back: it says superseded, or that an operator
-    cancelled a run that did not end well, or is another run's, as the store was set back.
+    """Whether a row of the history stays as it is, though its run came back: it says superseded
+    already, or says that an operator cancelled a run that did not end well, or is of another run,
+    which got the same fence after the store was set back to an earlier state.
     """
     cancelled = row.outcome is Outcome.CANCELLED and late.outcome is not Outcome.OK
     of_another = row.nonce not in ("", late.nonce)
@@ -657,7 +688,9 @@ class Requested(Struct, frozen=True, kw_only=True):
     ahead: int = 0
     """Runs that come first, the running one included."""
     joined: bool = False
-    """Whether one run is for both: asked for before, a retry, or put back before an edit."""
+    """Whether the run was asked for before, is a retry, or was put back before an edit: one run is
+    for both.
+    """
 
 
 def requested(item: Item, *, name: str, once: str, now: datetime) -> Requested:
@@ -713,8 +746,9 @@ def rescheduled(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def _ready_after_edit(item: Item, *, settings: RunSettings, now: datetime) -> datetime | None:
-    """When the run in hand is due, which keeps its slot. One that was put back, in a window, waits
-    for the end of those it is in by the new schedule; None: they have no end.
+    """When the run in hand, which keeps its slot, is due. One that was put back, and waits for the
+    end of a window, waits for the end of those that it is in by the new schedule; None: they have
+    no end.
     """
     due = max(item.stop or now, now)
     if not item.put_back or item.ready <= due:
@@ -742,7 +776,9 @@ def replanned(item: Item, *, settings: RunSettings, now: datetime) -> Item:
 
 
 def _planned_beside(item: Item, planned: datetime) -> Item:
-    """The item with another planned slot beside its run, whose slot may move by a millisecond."""
+    """The item with another planned slot, while its run goes on, or waits for a retry or because it
+    was asked for. The slot of that run is moved by a millisecond at the most.
+    """
     if planned == item.planned:
         return item
     slot = item.slot if item.running else slot_asked_for(item.slot, beside=planned)
@@ -754,7 +790,8 @@ def _planned_beside(item: Item, planned: datetime) -> Item:
 
 def brought_back(item: Item, planning: Planning, *, now: datetime) -> Item:
     """An item that does not run, as if its clock had been right: a start or stop in the future
-    becomes now, an unexplained slot is planned anew, a begun or requested run is due.
+    becomes now, and a slot that nothing explains is planned anew. A run that was asked for, is
+    tried again, or was put back, is due at once.
     """
     _check(ItemEvent.REPAIR, item)
     after = replace(

@@ -49,8 +49,9 @@ def upcoming(
 
 
 def _brought_near(item: Item, settings: RunSettings, after: datetime) -> Item:
-    """The item where it waits for its first slot that may be run after `after`, or done; as it is,
-    where it waits for no slot of its schedule, or for its first time, perhaps in a window.
+    """The item where it waits for its first slot that may be run later than `after`, or done, if
+    there is none; as it is, where it waits for no slot of its schedule, or for its first time: that
+    may lie in a window, whose end may be later than `after`.
     """
     schedule, is_apart = settings.schedule, item.is_unscheduled or item.is_planned_first
     if schedule is None or is_apart or item.ready > after:

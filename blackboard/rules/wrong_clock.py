@@ -57,7 +57,9 @@ def says_future(item: Item, *, now: datetime) -> bool:
 
 
 def problem_of_times(item: Item, planning: Planning, *, now: datetime) -> str:
-    """What is wrong with an item's times, in words; "": nothing, or they cannot be computed."""
+    """The problem with an item's times, in words; "" when a clock that is right explains them, or
+    those of its schedule cannot be computed.
+    """
     if item.state is State.REMOVED:
         return ""
     try:
@@ -98,7 +100,9 @@ def is_named(item: Item) -> bool:
 
 
 def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
-    """The next slot of a done item whose schedule goes on, not before its first time."""
+    """The next slot of an item that is done, though the schedule by which it was planned goes on.
+    An `every` that never ran has none before its first time.
+    """
     schedule, after = planning.written, now + TOLERANCE
     if item.state is not State.DONE or item.running or schedule is None:
         return None
@@ -108,8 +112,9 @@ def still_to_come(item: Item, planning: Planning, *, now: datetime) -> datetime 
 
 
 def slot_brought_back(item: Item, planning: Planning, *, now: datetime) -> datetime | None:
-    """The slot to plan of an item that was set back: the planned one or, if that is too far, the
-    schedule's next; an `every` is due now, unless its last start is to be trusted.
+    """The slot to plan of an item that was set back: the planned one, or, if that is too far away,
+    the next one by its present schedule. An `every` is due at once, unless its last start is to be
+    trusted, or a first time that was named is to come. None: there is no next slot.
     """
     if not _is_far(item, planning.schedules, now=now):
         return item.planned
@@ -167,7 +172,9 @@ def _may_be_any_wait(item: Item, settings: RunSettings, *, now: datetime) -> boo
 
 
 def _is_far(item: Item, schedules: Sequence[Schedule], *, now: datetime) -> bool:
-    """Whether the planned slot is beyond the next; without a schedule it may be an old one's."""
+    """Whether the planned slot lies beyond the next one. Without a schedule, an item that never ran
+    may wait for a slot of a schedule that it had.
+    """
     if not schedules or item.planned == NEVER or is_named(item):
         return False
     if item.start is None and not item.schedule:

@@ -111,6 +111,7 @@ class _InlineRun:
         self._stop(Ended(outcome=outcome, error=reason))
 
     def fail(self, problem: BaseException) -> None:
+        """Ends the run as failed, if it is not over: what the handler started raised `problem`."""
         if self._ended is None:
             self._stop(Ended(outcome=Outcome.FAILED, error=self._mask.short(failure(problem))))
             return
@@ -119,11 +120,15 @@ class _InlineRun:
         log_masked(lambda: message, self)
 
     def refuse(self, refusal: str) -> None:
+        """Logs, once, what the run tried to do to its worker, such as to cancel all tasks of the
+        loop, and that it was not done.
+        """
         if refusal not in self._refused:
             self._refused.add(refusal)
             log_masked(lambda: f"the {self.about.type} handler of {self.about.id} {refusal}", self)
 
     def masked(self, text: str) -> str:
+        """`text` without the values that `${NAME}` in the run's params stands for."""
         return self._mask.short(text)
 
     def _stop(self, verdict: Ended) -> None:

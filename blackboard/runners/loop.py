@@ -56,9 +56,7 @@ class LoopRun(Protocol):
         """Ends the run as failed, if it is not over: what its handler started raised `problem`."""
 
     def refuse(self, refusal: str) -> None:
-        """Logs, once, what the run tried to do to its worker, such as to cancel all tasks of the
-        loop, and that it was not done.
-        """
+        """Logs, once, what the run tried to do to its worker, and that it was not done."""
 
     def masked(self, text: str) -> str:
         """`text` without the secrets of the run."""

@@ -232,9 +232,8 @@ def failure(problem: BaseException) -> str:
 
 
 def ended_by(problem: BaseException, mask: Mask) -> Ended:
-    """How a run ended whose handler raised `problem`; of a group, as a TaskGroup makes it, what all
-    that is in it says. Never raises: an answer of a handler's own class that cannot be read is an
-    error like any other.
+    """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
+    class that cannot be read is an error like any other.
     """
     is_lost = False
     with suppress(BaseException):

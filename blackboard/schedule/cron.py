@@ -14,14 +14,18 @@ semicolons between them, match whenever one of them does.
   It runs once for each matching time: in a fold the first time, in a gap right after it. Several
   times within one gap are one run.
 
-cron(8) catches up over gaps of up to three hours. Here the rules of the zone are used, so the day
-that Samoa skipped in 2011 is a gap like any other.
+cron(8) catches up over gaps of up to three hours, because it cannot distinguish a longer one from a
+corrected clock. Here the rules of the zone are used, so the day that Samoa skipped in 2011 is a gap
+like any other.
 
-**How the next run is found.** The calendar is walked in wall time, where it is regular. Each
-matching minute is mapped to the instants at which the clock shows it (`zones.py`), and the first
-instant that is not too early wins. Before the clock is put back, earlier wall times come again: so
-unless a run comes before the change, the search starts afresh from it. It ends after fifty years;
-the longest wait is forty (29 February on a given weekday, over the missing leap day of 2100).
+**How the next run is found.** The calendar is walked in wall time, where it is regular: the first
+matching minute from here on, then the next. Each is mapped to the instants at which the clock
+shows it (`zones.py`), and the first instant that is not too early wins. That order is right except
+before the clock is put back: then earlier wall times come again, so unless a run comes before the
+change, the search starts afresh from it.
+
+The search ends after fifty years. The longest wait of an expression that matches at all is forty
+(29 February on a given weekday, over the missing leap day of 2100).
 """
 
 import heapq
@@ -80,7 +84,10 @@ _RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """A cron expression in a zone, or several. Raises BadInput ("cron", "timezone")."""
+    """A cron expression in a zone, or several.
+
+    Raises BadInput when it cannot be read ("cron", "timezone") or would never run.
+    """
 
     expression: str
     zone: str = "UTC"
@@ -112,7 +119,9 @@ class Cron:
                 last = run
 
     def mean_interval(self) -> timedelta | None:
-        """The mean time between two runs over four years, without limits; None: no run."""
+        """The mean time between two runs, counted from the calendar of four years without regard to
+        limits and changes of the clock; None when it does not run in those.
+        """
         return _mean_interval(self.expression)
 
 
@@ -205,7 +214,10 @@ def _first_in_wall_order(
 
 @lru_cache(maxsize=1024)
 def read_fields(expression: str) -> Fields:
-    """Reads an expression or a name such as @daily. Raises BadInput("cron")."""
+    """Reads an expression or a name such as @daily.
+
+    Raises BadInput("cron").
+    """
     texts = _MACROS.get(expression.lower(), expression).split()
     if expression.lower() == "@reboot":
         raise BadInput("cron", "@reboot has no meaning: a board has no host", "use every or at")
@@ -293,7 +305,9 @@ _FIELDS = (
 
 
 def idle_steps(expression: str) -> str:
-    """A step beyond its field, as in */90, in words; "" if there is none. Raises BadInput."""
+    """A step that leads beyond its field, as in */90, in words; "" if there is none. Raises
+    BadInput.
+    """
     for part in expression.split(";"):
         read_fields(" ".join(part.split()))
         for text, field in zip(part.split(), _FIELDS, strict=False):

@@ -76,7 +76,9 @@ class Expansion:
     count: int | None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
-        """The times strictly later than `moment`; with COUNT, all are made from the start on."""
+        """The times strictly later than `moment`, in order. With COUNT, all from the start on are
+        made first.
+        """
         if self.count is None:
             return self._endless(moment)
         return dropwhile(moment.__ge__, islice(self._endless(FIRST), self.count))
@@ -147,7 +149,9 @@ class Expansion:
         return datetime(wall.year, month, 1)  # noqa: DTZ001 - wall time
 
     def _is_in_weeks(self, wall: datetime) -> bool:
-        """Whether the week of a time has a number of `weeks`, from either end of its year."""
+        """Whether the week of a time has a number of `weeks`, counted from either end of the year
+        that it belongs to: the one that has four of its days or more.
+        """
         if not self.weeks:
             return True
         first = wall.date() - (wall.weekday() - self.week_start) % len(RULE_DAYS) * _DAY
@@ -177,7 +181,9 @@ class Expansion:
 
 
 def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
-    """The times of a rule from `start` (naive). Raises ValueError for contradicting parts."""
+    """The times from `start` (naive) of a rule that is given by its parts. Raises ValueError for
+    parts that contradict each other.
+    """
     # Where a change here gives other times, raise PARSER in jobs/calendars/records.py: events of
     # feeds are cached.
     from dateutil import rrule  # noqa: PLC0415 - slow to import, and few items have rules

@@ -1,8 +1,14 @@
 """What limits a schedule: an end, a number of runs, and windows in which it has no slot.
 
-Windows are written with commas between them, in the zone of the schedule, as docs/schedules.md has:
-`sat-sun, mon-fri 22:00-06:00, 2026-12-24..2027-01-02, 12-24..01-02, holidays`, where the last is a
-calendar of `[calendars]`. `none` alone is for an item whose type has some.
+Windows are written with commas between them, in the zone of the schedule:
+
+    sat, sun             days of the week
+    mon-fri 22:00-06:00  a time on some days; past midnight it ends on the day after
+    12:00-13:00          a time on each day
+    2026-12-24           a day, or several: 2026-12-24..2027-01-02
+    12-24..01-02         days of each year
+    holidays             the windows of a calendar, which `[calendars]` has by this name
+    none                 no windows, and nothing else: for an item whose type has some
 
 A slot of a cron expression or a rule that falls into a window is left out. One of an `every`, and
 that of an `at`, comes when the window ends.
@@ -28,7 +34,8 @@ from blackboard.schedule.zones import find_zone, first_shown, replay_after, show
 Calendars = Mapping[str, Sequence[str]]
 """The windows of each calendar, by its name."""
 MOST_WINDOWS = 4_000
-"""The most windows in a row, some ten years of days: after more, there is no further slot."""
+"""The most windows one after the other, some ten years of days: where there are more, the schedule
+counts as one that has no further slot."""
 LONGEST_BLACKOUT = 10_000
 """The most characters, those of its calendars included: a row holds it together with a schedule."""
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -102,7 +109,9 @@ class Limits(Struct, frozen=True, kw_only=True):
         return f" ({words})" if words else ""
 
     def opens(self, moment: datetime) -> datetime | None:
-        """`moment`, or the end of the windows around it; None after `MOST_WINDOWS` in a row."""
+        """`moment` if it is in no window, else the end of the windows around it. Returns None if
+        `MOST_WINDOWS` windows follow one another.
+        """
         zone = find_zone(self.zone)
         for _ in range(MOST_WINDOWS):
             local = moment.astimezone(zone)
@@ -141,8 +150,9 @@ def limits(
     zone: str = "UTC",
     calendars: Calendars | None = None,
 ) -> Limits:
-    """Makes the limits of a schedule. Without `calendars` a name has the windows that are written
-    behind it, or none. Raises BadInput ("blackout").
+    """Makes the limits of a schedule. Names of calendars are looked up in `calendars`; None: a name
+    has the windows that are written behind it, or none. Raises BadInput ("blackout") for windows
+    that cannot be read.
     """
     if not blackout or blackout.strip().lower() == NO_WINDOWS:
         return Limits(until=until, runs=runs, zone=zone) if until or runs else NONE

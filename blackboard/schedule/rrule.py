@@ -84,7 +84,10 @@ _FOLDED = re.compile(r"\n[ \t](?!\s*(?:DTSTART|RRULE|RDATE|EXDATE|EXRULE|FREQ=))
 
 @dataclass(frozen=True, slots=True)
 class RRule:
-    """A rule in a zone; `rule` is one line, with a `BREAK` for each break. Raises BadInput."""
+    """A recurrence rule in a zone. `rule` is kept on one line, a `BREAK` for each break of it.
+
+    Raises BadInput when it cannot be read ("rrule", "timezone") or has no run.
+    """
 
     rule: str
     zone: str = "UTC"
@@ -99,7 +102,9 @@ class RRule:
         return f"rrule {self.rule}{self.limits.text}"
 
     def runs(self, after: datetime) -> Iterator[datetime]:
-        """The runs strictly later than `after` (aware, years 1601 to 9000), in order; UTC."""
+        """The runs strictly later than `after` (aware), in order; UTC. `after` lies between the
+        years 1601 and 9000.
+        """
         return _read(self.rule, self.zone).runs(after)
 
 
@@ -145,7 +150,9 @@ class _Rule:
     """An instant."""
 
     def runs(self, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-        """The runs of wall times strictly later than `after`, in order."""
+        """The runs of the rule in a zone, in order, of the wall times strictly later than `after`,
+        which lies between the years 1601 and 9000.
+        """
         if self.times.count is None:
             wall_times = self.times.after(after)
         else:
@@ -190,7 +197,9 @@ def zone_in(text: str) -> str | None:
 
 
 def idle_exclusions(text: str, zone: str | None) -> list[str]:
-    """The EXDATEs that exclude nothing, as far as that is sure without a zone. Raises BadInput."""
+    """The EXDATEs that exclude nothing. Where the zone is not known, those in UTC of rules that are
+    not are left out. Raises BadInput.
+    """
     rule = RRule(text, zone or zone_in(text) or "UTC")
     recurrence = _read(rule.rule, rule.zone)
     lines = rule.rule.split(BREAK)
@@ -320,7 +329,9 @@ def _check_numbers(name: str, value: str) -> None:
 
 
 def _check_size(parts: dict[str, str], frequency: str) -> None:
-    """Refuses rules that dateutil could not expand in time, as for a BYSETPOS that none has."""
+    """Refuses rules that dateutil could read but not expand in time. For a BYSETPOS that no period
+    has, it would search minute by minute.
+    """
     below = BELOW_A_DAY.index(frequency) if frequency in BELOW_A_DAY else None
     multiplying = _TIME_PARTS[:below]
     times = prod(len(set(numbers_in(parts[name]))) for name in multiplying if name in parts)

@@ -120,7 +120,10 @@ def make_schedule(
     zone: str = "UTC",
     limits: Limits = NONE,
 ) -> Schedule | None:
-    """The schedule of the one setting that is given, if any. Raises BadInput naming it."""
+    """The schedule of the one setting that is given; None without one.
+
+    Raises BadInput naming the setting ("every", "cron", "rrule", "at", "timezone").
+    """
     given = {"every": every, "cron": cron, "rrule": rrule, "at": at}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
@@ -142,7 +145,10 @@ def make_schedule(
 
 @lru_cache(maxsize=4096)
 def parse_schedule(text: str, zone: str = "UTC") -> Schedule:
-    """The schedule of a canonical `text`. Raises BadInput as `make_schedule`, or "schedule"."""
+    """The schedule whose canonical `text` this is; calendars that its limits name are not known.
+
+    Raises BadInput, as `make_schedule` does, or naming "schedule" when it is of no known kind.
+    """
     match = _LIMITED.fullmatch(text.strip())
     assert match is not None  # it matches any text
     kind, _, rest = match["schedule"].partition(" ")
@@ -217,7 +223,8 @@ def _outside(schedule: Cron | RRule, after: datetime) -> Iterator[datetime]:
 
 
 _IN_VAIN: dict[Schedule, tuple[datetime, datetime]] = {}
-"""Start and end of the last search that found no slot, by schedule: it takes a second."""
+"""The start and the end of the last search that found no slot, by schedule: it takes a second, and
+is not made again from the times that it went through."""
 _MOST_IN_VAIN = 1024
 """The number of schedules at which `_IN_VAIN` is emptied."""
 
@@ -246,8 +253,10 @@ def next_due(schedule: Schedule, after: datetime) -> datetime | None:
 def due_between(
     schedule: Cron | RRule | Once, after: datetime, until: datetime, limit: int
 ) -> list[datetime]:
-    """The last `limit` slots in (after, until], in order. The work is in proportion to `limit`:
-    more are read backwards in steps that double, and halve where one has too many.
+    """The last `limit` slots in (after, until], in order.
+
+    However many slots there are, the work is in proportion to `limit`: where there are more, they
+    are read backwards in steps that double, and halve where one has too many to be read.
     """
 
     def slots_in(begin: datetime, end: datetime) -> list[datetime]:
@@ -270,8 +279,9 @@ def due_between(
 
 
 def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:
-    """The interval at the time `near`, which need not be a slot: the shortest time between two of
-    the next few slots; where it ends, of the last few; one hour when there are not two.
+    """The schedule's own interval at the time `near`, which need not be a slot, since a first or a
+    requested run may come at any time: the shortest time between two of its next few slots; where
+    it ends, of its last few. One hour when there are not two, or no schedule.
     """
     if schedule is None:
         return ALONE
@@ -280,7 +290,9 @@ def interval_of(schedule: Schedule | None, near: datetime) -> timedelta:
 
 @lru_cache(maxsize=4096)
 def _shortest(schedule: Cron | RRule | Once, near: datetime) -> timedelta:
-    """As `interval_of`, cached: a run asks several times."""
+    """As `interval_of`, cached: a run asks several times, and items of one schedule have the same
+    slots.
+    """
     slots = list(islice(slots_after(schedule, near), FEW))
     if len(slots) < FEW:
         slots = due_between(schedule, _FIRST, near, FEW) + slots
@@ -310,7 +322,9 @@ def _unlimited(schedule: Every | Cron | RRule, after: datetime) -> Iterator[date
 
 
 def _utc(moment: datetime) -> datetime:
-    """`moment` in UTC: within a zone Python compares times without regard to changes of clocks."""
+    """`moment` in UTC: Python compares two times of one zone without regard to changes of its
+    clocks.
+    """
     if moment.utcoffset() is None:
         raise ValueError(f"a schedule needs aware times, not {moment!r}")
     return moment.astimezone(UTC)

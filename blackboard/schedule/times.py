@@ -54,7 +54,10 @@ _NUMBER = re.compile(r"[+-]?[0-9]*\.?[0-9]+")
 
 
 def parse_duration(value: str | float | timedelta, field: str = "duration") -> timedelta:
-    """The duration of text with units, or a timedelta. Raises BadInput naming `field`."""
+    """The duration that `value` means: text with units, or a timedelta.
+
+    Raises BadInput naming `field`, with a remedy.
+    """
     if isinstance(value, timedelta):
         duration = value
     elif isinstance(value, str):
@@ -76,7 +79,9 @@ def _checked(duration: timedelta, field: str, *, written: str | float | timedelt
 
 
 def duration_of(value: str | float | timedelta, field: str = "duration") -> timedelta:
-    """As `parse_duration`, from Python: a number is seconds, and a finer timedelta is cut."""
+    """As `parse_duration`, for the value of a Python program, in which a number is seconds, and a
+    timedelta may be finer than a millisecond: that is cut.
+    """
     if isinstance(value, timedelta):
         value = format_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -91,7 +96,9 @@ def duration_of(value: str | float | timedelta, field: str = "duration") -> time
 
 @lru_cache(maxsize=1024)
 def format_duration(duration: timedelta) -> str:
-    """As `parse_duration` reads it: "1d12h". Weeks stand alone; a finer part is cut."""
+    """`duration` as `parse_duration` reads it: "1d12h". Weeks are used alone only; what
+    is finer than a millisecond is cut. Zero is "0s", a negative duration has a minus.
+    """
     if duration < _NOTHING:
         return "-" + format_duration(-duration)
     if duration and not duration % UNITS["w"]:
@@ -139,7 +146,9 @@ EARLIEST, LATEST = 1601, 9000
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY = re.compile(rf"({'|'.join(_DAYS)})(?:\s+(?:at\s+)?(\d{{1,2}}):(\d\d))?", re.ASCII)
 _ISO = re.compile(r"(?:\d{4}-?\d\d-?\d\d|\d{4}-?W\d\d-?\d)(?:[Tt ].+)?", re.ASCII)
-"""A day, or a day and a time: Python alone reads weeks, too, and any character between them."""
+"""Matches a day, or a day and a time behind it. Python alone would read more: a week, as its
+Monday, and any character before the time, so that 2026-11-21-05:00 would be 05:00.
+"""
 _REMEDY = "write 2026-11-21T09:00, with +01:00 or Z at the end unless it is in the item's zone"
 _HOW = "write 2026-11-21T09:00, tomorrow 05:00, in 2h or 2h ago"
 
@@ -169,7 +178,9 @@ def end_of_day(day: date, zone: ZoneInfo) -> datetime:
 
 
 def in_zone(moment: datetime, zone: str, field: str, *, text: str = "") -> datetime:
-    """`moment`, in `zone` where it has no offset. Raises BadInput if it is too far away there."""
+    """`moment`, as wall time in `zone` where it has no offset. Raises BadInput with its `text`,
+    also for one that is too far away by the clocks of `zone` alone, in which a row has it.
+    """
     clock = find_zone(zone)
     is_near = EARLIEST < moment.year < LATEST
     if is_near and moment.tzinfo:
@@ -182,7 +193,9 @@ def in_zone(moment: datetime, zone: str, field: str, *, text: str = "") -> datet
 def parse_moment(
     text: str, zone: str, field: str, now: datetime, *, is_past: bool = False
 ) -> datetime:
-    """What `text` means at `now`; a bare duration counts back where `is_past`. Raises BadInput."""
+    """The time that `text` means at `now`. A bare duration is counted from now, back into the past
+    where `is_past`. Raises BadInput.
+    """
     words = " ".join(text.lower().split())
     if words == "now":
         return now
@@ -198,7 +211,9 @@ def parse_moment(
 
 
 def iso_text(text: str, zone: str, field: str, now: datetime) -> str:
-    """What `text` means at `now`, in ISO 8601; of `until` a day stays a day. Raises BadInput."""
+    """The time that `text` means at `now`, in ISO 8601 with the offset of the zone. An `until` that
+    is a day alone has no time, because it includes the day. Raises BadInput.
+    """
     day = _DAY.fullmatch(" ".join(text.lower().split()))
     moment = parse_moment(text, zone, field, now).astimezone(find_zone(zone))
     if field == "until" and day and day[2] is None:
@@ -216,7 +231,9 @@ def _on_day(match: re.Match[str], zone: ZoneInfo, field: str, now: datetime) -> 
 
 
 def _distance(words: str, field: str, *, is_past: bool) -> timedelta | None:
-    """How far from now the words are; None if they are no duration. Raises BadInput."""
+    """How far from now the words are; None if they are no duration. Raises BadInput for a duration
+    that is none of those that can be counted with.
+    """
     is_ahead, is_ago = words.startswith("in "), words.endswith(" ago")
     bare = words.removeprefix("in ").removesuffix(" ago")
     if not bare or _PARTS.fullmatch(bare) is None or (is_ahead and is_ago):

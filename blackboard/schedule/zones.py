@@ -25,7 +25,10 @@ _NAME = "write an IANA name such as Europe/Berlin or UTC"
 
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo:
-    """The IANA zone of that name. Raises BadInput("timezone") with close names."""
+    """The IANA zone of that name.
+
+    Raises BadInput("timezone") with close names as the remedy.
+    """
     try:
         if name.startswith(_HOST_NAMES):
             raise ValueError(name)
@@ -36,7 +39,9 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def first_shown(wall: datetime, zone: ZoneInfo) -> datetime:
-    """When (UTC) the clock first shows `wall` (naive), or jumps past it; rises as that rises."""
+    """The first instant (UTC) at which the clock shows `wall` (naive) or has jumped past it: its
+    first showing, or the end of the gap that it lies in. Never falls as `wall` rises.
+    """
     before, after = _offsets(wall, zone)
     if before >= after:
         return (wall - before).replace(tzinfo=UTC)
@@ -69,7 +74,9 @@ def replay_after(local: datetime) -> datetime | None:
 
 
 def next_change(zone: ZoneInfo, low: datetime, high: datetime) -> datetime:
-    """When the offset of `high` begins, in (low, high]: UTC seconds around one change."""
+    """The instant in (low, high] from which the offset is that at `high`. Both are UTC in whole
+    seconds, and lie on two sides of one change.
+    """
     new = high.astimezone(zone).utcoffset()
     while high - low > _SECOND:
         middle = low + (high - low) // _SECOND // 2 * _SECOND

@@ -126,7 +126,9 @@ class HandlerRun:
             self._end(Ended(outcome=outcome, error=ENDS[int(self.size * len(ENDS))]))
 
     async def save(self, pause: float) -> None:
-        """Saves the next numbers, each after twice the time of the one before."""
+        """Saves the next numbers until it is cancelled, each after twice the time of the one
+        before.
+        """
         number = saved_in(self.call.checkpoint).number
         while True:
             await self.process.loop.sleep(pause)

@@ -211,7 +211,9 @@ class ProcessLoop:
             self._timeline.soon(self.waiting.popleft())
 
     def kill(self) -> None:
-        """SIGKILL. Closes its tasks, and those that a `finally` starts meanwhile."""
+        """SIGKILL. Closes its tasks, and those that a `finally` starts meanwhile, so that none of
+        them runs later.
+        """
         self.dead = True
         self.waiting.clear()
         self.enter()  # a `finally` may need a running loop

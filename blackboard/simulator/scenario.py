@@ -74,7 +74,9 @@ NONE: frozenset[Fault] = frozenset()
 
 
 def parse_faults(text: str) -> frozenset[Fault]:
-    """The faults of a board that a text names: all, none, or some. Raises BadInput."""
+    """The faults of a board that a text names: "all", "none", or names with commas. Raises
+    BadInput.
+    """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in (["all"], ["none"]):
         return OF_A_BOARD if names == ["all"] else NONE

@@ -79,7 +79,9 @@ class WorkerProcess:
 
 
 class SharedPart:
-    """Shared work in a world. What a kind of work has no need of does nothing."""
+    """Shared work in a world: each worker takes part in it, and its invariants are checked. What a
+    kind of work has no need of does nothing.
+    """
 
     @property
     def longest(self) -> float:

@@ -297,6 +297,7 @@ class World:
         self._checkpoints.begins(call.item.id, call.fence, saved_in(call.checkpoint))
 
     def _soon(self, judge: Callable[[HandlerRun], None], handler_run: HandlerRun) -> None:
+        """Checks outside the worker, which must not catch a violation."""
         self.timeline.at(self.timeline.now, judge, handler_run)
 
     def _on_fault(self, request: StoreRequest, fault: str) -> None:

@@ -7,7 +7,8 @@ The service's clock decides what is due, its stamps what is stale (`azure_clock.
 A row is an entity with the row's fields as properties of plain types (String, Int32 or Int64,
 Double, Boolean, DateTime), so that any reader of tables can read a board.
 
-Not promised: anything for Cosmos DB for Table, which has the same interface, and is refused.
+Not promised: anything for Cosmos DB for Table, which has the same interface: its scans are not
+sorted, its keys end at 255 bytes, and its reads may be stale. It is refused.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -6,6 +6,9 @@ custom domain; `https://HOST:PORT/ACCOUNT/TABLE` an emulator that speaks HTTPS.
 
 An address holds no secret, and an error does not repeat one that is refused: a shared access
 signature that was typed here is in the history of a shell already, and should not be in a log too.
+
+Cosmos DB for Table has the same interface with weaker promises: a scan is not sorted, a key has 255
+bytes at most, a read may be stale. No board was ever tested on it, so it is refused.
 """
 
 import re

@@ -312,7 +312,7 @@ class Credential:
     """What it is, for messages: `the managed identity of this host`."""
     proof: Proof
     azure: AzureNamedKeyCredential | AzureSasCredential | Tokens = field(repr=False)
-    """As azure-core's policies take it."""
+    """As azure-data-tables' asynchronous client takes it."""
     advice: str = ""
     """What to check when it gives no token."""
 

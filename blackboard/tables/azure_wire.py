@@ -61,8 +61,8 @@ class ServiceAnswer(Exception):
 def transaction(
     table_url: str, partition: str, ops: Sequence[Op], datas: Sequence[Mapping[str, Value]]
 ) -> HttpRequest:
-    """A batch on the table at `table_url`; `datas` are the checked values of `ops`. Raises Refused
-    for the operation with which it is too large.
+    """The request for a batch on the table at `table_url`; `datas` are the checked values of `ops`.
+    Raises Refused for the operation with which it is too large.
     """
     batch, changes = f"batch_{uuid4()}", f"changeset_{uuid4()}"
     head = (

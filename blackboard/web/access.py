@@ -12,10 +12,11 @@
     operator  only where that was switched on does any request change anything
 
 Every answer forbids framing and all that the pages do not need (Content-Security-Policy). The token
-stands in no answer, address or log, and the answer to a wrong one waits. So nothing that is signed
-by it is sent to those who have not shown that they have it: they could try out tokens elsewhere. A
-session is signed and not stored: another token ends all of them. Stored, in this process alone, are
-those that visitors have ended by signing out.
+is compared in constant time, and stands in no answer, address or log; the answer to a wrong one
+waits, in a form as in a header. So nothing that is signed by it is sent to those who have not shown
+that they have it: they could try out tokens elsewhere. A session is signed and not stored: another
+token ends all of them. Stored, in this process alone, are those that visitors have ended by signing
+out.
 """
 
 import base64

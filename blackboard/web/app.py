@@ -47,10 +47,8 @@ PAGES: dict[str, tuple[PageValues, Signature | None]] = {
     "report": (pages.report_page, pages.item_signature),
     "actions": (pages.actions_page, pages.by_second),
 }
-"""Each page by its name, which is also its address, but for the board, its title and its template,
-where its values have no other; with the function whose value changes when it has to be made anew.
-None: it never changes.
-"""
+"""Each page by its name, with the function whose value changes when the page has to be made anew;
+None: the page never changes. The name is its address; that of the board is the root."""
 READY_LASTS = 1.0
 """Seconds for which the board counts as readable: who need not sign in costs few requests."""
 HEALTH_WAITS = 0.5
@@ -75,8 +73,8 @@ def web_app(
     secret: str,
 ) -> "WebPages":
     """The pages of a board. `verbs` is the board with methods that record what they do; those of
-    `unrecorded` change one item of many, which are recorded together. `secret` signs sessions and
-    forms.
+    `unrecorded` do not: they change one item of many, which are recorded together. `secret` signs
+    sessions and forms.
     """
     site = Site(
         board=board,
@@ -254,7 +252,9 @@ def _local(back: str) -> str:
 
 
 async def _healthz(site: Site, request: Request) -> Response:
-    """Whether the server can do its work. Where the store is away a new start would not help."""
+    """Whether the server can do its work. A store that is away, or slow, does not count: a new
+    start would not help.
+    """
     try:
         async with asyncio.timeout(HEALTH_WAITS):
             await site.shared(BoardTable.check_shards, site.board, at_least=READY_LASTS)

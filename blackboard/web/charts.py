@@ -257,7 +257,9 @@ class HeatCell:
 
     @property
     def level(self) -> int:
-        """0: no run; 1: none has failed; 2: less than a quarter; 3: than half; 4: more; 5: all."""
+        """0: no run; 1: none has failed; 2: less than a quarter; 3: less than half; 4: more;
+        5: all.
+        """
         if not self.failed:
             return 1 if self.runs else 0
         return 5 if self.failed == self.runs else min(2 + 4 * self.failed // self.runs, 4)

@@ -89,7 +89,9 @@ class Filter:
         return self.but(**{name: toggled(getattr(self, name), value)})
 
     def choose(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The items that match, in its order; `entries` are in that of their ids."""
+        """The items that match, in its order; `entries` are in that of their ids. An item without a
+        value to sort by comes last.
+        """
         chosen: Any = entries
         if self.states:
             states = frozenset(self.states)

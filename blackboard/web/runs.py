@@ -48,7 +48,9 @@ class RunFilter(RunQuery):
 
     @classmethod
     def of(cls, query: QueryParams) -> "RunFilter":
-        """What an address says, without what makes no sense. Raises BadInput."""
+        """From the names and values of an address; what makes no sense is left out. Raises
+        BadInput for more values of a name than a page can mean.
+        """
         known, search = {outcome.value for outcome in Outcome}, query.get("q", "").strip()[:LONGEST]
         return cls(
             item=query.get("id", "")[:LONGEST_TEXT],

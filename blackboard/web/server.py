@@ -58,7 +58,9 @@ class PageConnection(H11Protocol):
             self._make_room()
 
     def _should_upgrade(self) -> bool:
-        """Answer a request for another protocol as any other: uvicorn would log advice."""
+        """Answer a request for another protocol, such as WebSocket, as any other: uvicorn would log
+        advice to install one.
+        """
         return False
 
     def on_response_complete(self) -> None:

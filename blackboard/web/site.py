@@ -145,7 +145,8 @@ class Site:
 
     async def compute(self, function: Callable[..., T], *values: Any) -> T:
         """Call a function of many runs, or a long one of all items, in a thread. On the event loop
-        it would hold up all else there, such as a worker that renews its locks.
+        it would hold up all else there, such as a worker that renews its locks. Those that others
+        must not wait for go to a thread by themselves.
         """
         async with self._computing:
             return await in_thread(function, *values)
@@ -281,7 +282,9 @@ class Site:
 
 
 def is_https(request: Request) -> bool:
-    """Whether the browser speaks TLS, if need be with a proxy, as the origin that it sends says."""
+    """Whether the browser speaks TLS: with this server, or with a proxy before it, as the origin of
+    what it sends says.
+    """
     origin = request.headers.get("origin", "")
     return request.url.scheme == "https" or origin.lower().startswith("https://")
 

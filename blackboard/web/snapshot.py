@@ -481,7 +481,9 @@ def _shown(status: ItemStatus) -> tuple[object, ...]:
 
 
 async def _readable(read: Awaitable[T | None]) -> T | None:
-    """What is read; None also for a row that cannot be, which `doctor` names."""
+    """What is read; None also for a row that cannot be: all others are shown, and `doctor` names
+    it.
+    """
     try:
         return await read
     except BadRow:

@@ -57,7 +57,9 @@ def file_path(address: str) -> Path | None:
 
 
 def name_from(address: str) -> str:
-    """A name for a feed without one: its file's, or its host's; "" for a malformed address."""
+    """A name for a feed that was given none: its file's, or its host's when that says nothing;
+    "" when the address is malformed.
+    """
     try:
         parts = urlsplit(_USER.sub(r"\1", address))
     except ValueError:
@@ -272,7 +274,10 @@ def _plain(address: Address) -> Address:
 
 
 def policy(allow: Any) -> Policy:
-    """The setting `allow`: addresses, networks, hosts, host:port, or "file". Raises BadInput."""
+    """The setting `allow`: a list of addresses, networks, hosts, host:port, or "file".
+
+    Raises BadInput naming the entry that is none of these.
+    """
     entries = [allow] if isinstance(allow, str) else allow
     if not isinstance(entries, list | tuple):
         raise BadInput(_FIELD, "is not a list", 'such as ["127.0.0.1", "file"]')

@@ -47,7 +47,9 @@ _ACCEPTED = timedelta(days=7)
 
 
 def names_of(harvests: Sequence[Harvest]) -> list[str]:
-    """What each feed is called: as its list has it, else as it or its address says."""
+    """What each feed is called: as its list has it, else as it calls itself, else as its address
+    says.
+    """
     return distinct(
         [
             (one.feed.name if one.feed.named else one.past.name or one.feed.name, one.feed.name)
@@ -57,7 +59,9 @@ def names_of(harvests: Sequence[Harvest]) -> list[str]:
 
 
 def distinct(names: list[tuple[str, str]]) -> list[str]:
-    """The names; of those that share one, all but the first get the other name, or a number."""
+    """The names, made distinct: of those that share one, all but the first get their other name
+    added, or a number.
+    """
     taken: set[str] = set()
     distinct_names = []
     for name, other in names:

@@ -23,7 +23,8 @@ LAST_SECONDS = 0.01
 REFUSED_BEFORE_HURRY = 5
 SERIES_EVENTS = 5_000
 FEED_SECONDS = 15.0
-"""Seconds of processor time for all of a feed; after that, each has LAST_SECONDS."""
+"""Seconds of processor time for all series and zones of a feed. After that, each has LAST_SECONDS.
+"""
 FEED_EVENTS = 50_000
 LONG_SERIES = 500
 """Events from which on a series is left out when it would use up nearly all of FEED_EVENTS."""

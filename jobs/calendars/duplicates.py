@@ -180,7 +180,9 @@ def _metres(left: str, right: str) -> float | None:
 
 
 def _one_description(left: Text, right: Text) -> bool:
-    """Whether four fifths of the descriptions are the same: two groups have posted it."""
+    """Whether the descriptions are the same but for a fifth of their text: two groups have posted
+    one announcement.
+    """
     ours, theirs = _paragraphs(left.description), _paragraphs(right.description)
     least = min(sum(map(len, ours)), sum(map(len, theirs)))
     return least >= _ANNOUNCEMENT and sum(map(len, ours & theirs)) >= 0.8 * least

@@ -1,7 +1,9 @@
 """Brings in a city's feeds: fetches them, and parses those that changed.
 
-The last events of a feed that fails stay, as docs/calendars.md has it. A feed that does not fail
-leaves no trace of its earlier events.
+The last events of a feed that fails stay, marked `stale` in the report, as far as they are in the
+window: a site that is down for a day does not empty a city. When the server says in three runs in a
+row that the feed does not exist (404, 410), or at once when it may not be fetched, its events go. A
+feed that does not fail leaves no trace of its earlier events.
 
 A feed that is not done when the time of the run is over has failed. Feeds that failed last time are
 asked last, so that they cannot delay the others again and again.
@@ -40,7 +42,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Harvest:
-    """The result of one feed. `entry` has the events that are shown."""
+    """The result of one feed. `entry` has the events that are shown, and is kept for the next
+    run.
+    """
 
     feed: CityFeed
     status: Status
@@ -213,7 +217,9 @@ class Harvester:
         return self._well(feed, Status.OK, fresh, fetched, name)
 
     def _hold(self, feed: CityFeed, parsed: Parsed) -> None:
-        """Holds new events in place of those before. Raises FetchFailed where there is no room."""
+        """Holds new events of a feed in place of those before. Raises FetchFailed where they take
+        more room than there is.
+        """
         more = weight(parsed) - self._weight_before(key_of(feed.url))
         limit = self._settings.memory // 4
         if more > 0 and self._held + more > limit:

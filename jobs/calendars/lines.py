@@ -19,7 +19,8 @@ import re
 from dataclasses import dataclass, field
 
 SEVERAL = frozenset({"RRULE", "RDATE", "EXRULE", "EXDATE", "CATEGORIES", "IMAGE", "ATTACH"})
-"""What an event may have more than once; of others the first that is not empty counts."""
+"""Properties that an event may have more than once; of others the first that is not empty counts.
+"""
 ALL_DAY = "X-MICROSOFT-CDO-ALLDAYEVENT"
 KEPT = SEVERAL | {
     *("UID", "DTSTART", "DTEND", "DURATION", "RECURRENCE-ID", "SEQUENCE"),
@@ -112,7 +113,9 @@ class Line:
 
 @dataclass(slots=True)
 class Block:
-    """The lines of a VEVENT or VTIMEZONE, and the zone and the number of its calendar."""
+    """The lines of one VEVENT or VTIMEZONE, and the zone and the number in the file of the calendar
+    that it stood in.
+    """
 
     lines: list[Line] = field(default_factory=list)
     zone: str = ""
@@ -152,7 +155,9 @@ def read_calendar(body: bytes, charset: str = "") -> Sections:
 
 
 def as_utf_8(body: bytes) -> bytes:
-    """The bytes of a feed, in UTF-8 where they are UTF-16, and without NULs."""
+    """The bytes of a feed, in UTF-8 if they are UTF-16, with or without a byte order mark; without
+    NULs.
+    """
     if body.startswith((b"\xff\xfe", b"\xfe\xff")):
         body = body.decode("utf-16", "replace").encode()
     elif b"\x00" in body and (begin := _WIDE.search(body)):

@@ -260,7 +260,9 @@ def _events(group: list[_Copy]) -> list[list[_Copy]]:
 
 
 def _copies_of(one: _Copy, events: list[list[_Copy]]) -> list[_Copy] | None:
-    """The copies of the event that this is one of; None without one, or with two places."""
+    """The copies of the event that this is one of; None without one, or with two at different
+    places.
+    """
     matches = [(match, copies) for copies in events if (match := _match(one, copies))]
     if not matches:
         return None

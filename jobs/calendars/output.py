@@ -141,7 +141,9 @@ def _digits(moment: datetime) -> str:
 
 
 def _zone_lines(window: Window, events: Sequence[CityEvent]) -> list[str]:
-    """The zone's offsets in whole years, one more before the first event and after the last."""
+    """The zone's offsets from the New Year before the year of the first event to the one after the
+    year of the last.
+    """
     zone = ZoneInfo(window.zone)
     days = [
         moment[:10] for one in events for moment in (one.start, one.end, one.recurrence) if moment
@@ -210,7 +212,9 @@ def _address(url: str) -> str:
 
 
 def _folded(line: str) -> bytes:
-    """A line in pieces of at most 75 octets, between characters, without control characters."""
+    """A line in pieces of at most 75 octets, none of which ends within a character, without the
+    control characters that a calendar must not have.
+    """
     raw = CONTROL.sub("", line).encode("utf-8", "replace")
     if len(raw) <= _WIDTH:
         return raw + b"\r\n"

@@ -45,7 +45,7 @@ _PAIRS = {")": "(", "]": "["}
 
 @dataclass(frozen=True, slots=True)
 class CityFeed:
-    """One source of events. `url` may hold secrets; what is shown goes through `redacted`."""
+    """One source of events. `url` may hold secrets; what is shown goes through `shown`."""
 
     url: str
     """"": the list has no address in its place."""
@@ -57,8 +57,8 @@ class CityFeed:
 
 
 def read_feeds(text: str) -> list[CityFeed]:
-    """The feeds of a list, in its order, with "" as the name of one without. A line that holds no
-    address is taken for one: whether it is, its fetch shows.
+    """The feeds of a list, in its order. A line that holds no address is taken for one: whether
+    it is, its fetch shows.
     """
     feeds: list[CityFeed] = []
     name = ""
@@ -159,7 +159,9 @@ def _check_zone(name: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class City:
-    """A place, its feeds in the order that decides, the days asked for, and its folder."""
+    """A place, its feeds in the order that decides which of two equal events is kept, the days
+    asked for, and the folder for what comes of them.
+    """
 
     id: str
     feeds: tuple[CityFeed, ...]
@@ -177,7 +179,9 @@ def city_of(
 ) -> City:
     """Reads the file of an item's list, where that is `allowed`. `from` is by default the day of
     `due` in the city's zone, so that a retry asks for the same days. `zone` is the item's own, for
-    when `timezone` is not given. Raises BadInput naming the parameter; not for one feed of many.
+    when `timezone` is not given.
+
+    Raises BadInput naming the parameter. One feed that cannot be used is no reason: see `CityFeed`.
     """
     named = params.timezone or zone
     first = params.first or due.astimezone(ZoneInfo(named)).date()
@@ -205,7 +209,9 @@ def _feeds(params: CalendarParams, allowed: Policy) -> tuple[CityFeed, ...]:
 
 
 def _in_file(given: str, allowed: Policy) -> list[CityFeed]:
-    """Of a line without an address nothing is shown: the file may be something else."""
+    """The feeds of a list that is a file. Of a line without an address nothing is shown: the file
+    may be something else.
+    """
     field_name = "params.feeds_file"
     if not allowed.files:
         raise BadInput(field_name, "files are not allowed", 'allow = ["file"] in [jobs.calendars]')

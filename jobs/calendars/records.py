@@ -51,7 +51,9 @@ class Occurrence(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """`days` days from `first` on, in a zone; with what is marked as private, or without."""
+    """What is asked of a feed: `days` days from `first` on, in a zone; with what it marks as
+    private, or without.
+    """
 
     first: date
     days: int
@@ -153,6 +155,8 @@ def instant_of(text: str) -> datetime:
 
 
 def local_of(text: str, zone: ZoneInfo) -> datetime:
-    """The same in a zone, cut where a datetime cannot hold it."""
+    """The same in a zone; what lies within a day of the first or the last time that a datetime
+    can hold is that day's edge.
+    """
     instant = instant_of(text)
     return max(_FIRST, min(instant, _LAST)).astimezone(zone)

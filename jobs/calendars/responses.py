@@ -147,7 +147,9 @@ class Fetched:
     """Seconds for which what came may be used by others too."""
     seconds: Seconds = field(default_factory=Seconds)
     way: tuple[str, ...] | None = ()
-    """The addresses that were asked for it, whose secrets it may quote; None: they are lost."""
+    """The addresses that were asked for it, of which its words may quote the secrets; None when
+    they are lost.
+    """
 
 
 SHARED = 300.0
@@ -238,7 +240,9 @@ _EDGE = re.compile(
     rb"(?=[^A-Z0-9-]|\Z|(?:BEGIN|END):)",
     re.IGNORECASE,
 )
-"""An edge of a component on its own line, or behind the end of another."""
+"""An edge of a component on a line of its own, or behind the end of another; whatever programs
+have put behind it.
+"""
 _LAST = 64 * 1024
 """Bytes at the end of a feed that are searched for its end first, before all of it is."""
 
@@ -246,7 +250,9 @@ _LAST = 64 * 1024
 async def read_body(
     pieces: AsyncIterator[bytes], encoding: str, limit: int, folder: Path | None = None
 ) -> Body:
-    """The whole body, decompressed. `folder` is where a long one is kept."""
+    """The whole body, decompressed. `encoding` is the Content-Encoding header; `folder` is where
+    a long one is kept.
+    """
     inflate = Inflater(encoding.strip().lower(), limit, Body(folder))
     try:
         async for piece in pieces:
@@ -258,7 +264,9 @@ async def read_body(
 
 
 def cut_off(body: bytes) -> str:
-    """Why a feed is incomplete, or "": a connection that breaks may be no error."""
+    """Why a feed is incomplete, or "". A connection that breaks is no error
+    where the server did not say how much would come.
+    """
     body = as_utf_8(body)
     if _last(body[-_LAST:], b"CALENDAR") == b"END":
         return ""
@@ -279,8 +287,6 @@ _GZIP_BITS = 31
 _BITS = {"gzip": _GZIP_BITS, "x-gzip": _GZIP_BITS, "deflate": 15, "": 0, "identity": 0}
 _BITS |= {"none": 0, "utf-8": 0, "utf8": 0, "8bit": 0, "binary": 0}  # names for no encoding
 """The `wbits` of zlib, by the encoding of an answer; 0: it is not compressed."""
-
-
 _GZIP = b"\x1f\x8b"
 _PLAIN = re.compile(rb"(?:\xef\xbb\xbf)?\s*BEGIN:", re.IGNORECASE)
 """Matches how a calendar begins that is not compressed."""

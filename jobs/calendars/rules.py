@@ -1,14 +1,19 @@
 """Reads the recurrence rules of a feed, and what else is said of the times of a series.
 
-Understood besides RFC 5545 and what docs/calendars.md lists: lower case, white space, commas too
-many, UNTIL in each form that dates have (`times.py`), parts that begin with X-, the text of a
-broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of which only some have a
-number, or that are written out, parts that are empty, a negative COUNT, which is none. The second
-60 is read as 59. A WKST that is a number is left out.
+Understood besides RFC 5545: lower case, white space, quotes, escapes as of a text, commas or blanks
+between parts, commas too many, UNTIL in each form that dates have (`times.py`), parts that begin
+with X-, the text of a broken line after the last part, RSCALE=GREGORIAN (RFC 7529), weekdays of
+which only some have a number, or that are written out, parts that are empty, a negative COUNT,
+which is none, INTERVAL=0, which is 1, an UNTIL that is a word or in the year 0, which is none, and
+one on a day that its month does not have, which is the last one that it has. The second 60 is read
+as 59. Of a part that is there twice the last counts. A WKST that is a number is left out, and so
+are parts that no rule has, such as DTSTART; but a rule with a BY.. or a calendar (RSCALE) that is
+not known is none.
 
 **The end.** `ended_in` puts every UNTIL into the form that RFC 5545 has for the start of a series.
-Google writes the last second of the last day, in UTC; other programs put T000000Z or T235959Z
-behind a date.
+For days, one in UTC is the day that it is then where the feed is: Google writes the last second of
+the last day so. But T000000Z and T235959Z are that date itself: other programs put them behind a
+date. A date, for times, is that day, whole.
 
 An event in UTC whose feed names a zone (X-WR-TIMEZONE) may be meant in either: the RFC repeats it
 in UTC, most publishers mean the zone, and keep its hour when the clocks change. The start decides.
@@ -61,7 +66,8 @@ _IDLE = re.compile(
 _LEFT_OUT = re.compile(
     r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=(?:[A-Z]+|-\d.*|0000.*)"
 )
-"""Matches a part that is not followed, though it may change the days of its rule."""
+"""Matches a part that is not followed, though it may move some of the days of its rule, or end it.
+"""
 _LONG_DAY = re.compile(
     r"\b(\d*(?:MO(?=N)|TU(?=E)|WE(?=D)|TH(?=U)|FR(?=I)|SA(?=T)|SU(?=N)))"
     r"(?:N|ES?|D(?:NES)?|U(?:RS?)?|I|T(?:UR)?)(?:DAY)?\b"
@@ -77,7 +83,9 @@ _OF_DATES = frozenset({"000000", "235959"})
 
 
 def tidy(value: str) -> tuple[Rule, list[str]]:
-    """A rule in standard form, and what it says that is not followed. Raises ValueError."""
+    """A rule in standard form, and what it says that is not followed. Raises ValueError when it
+    cannot be read.
+    """
     text = _ESCAPE.sub("", " ".join(value.split())).strip("; \"'").upper().removeprefix("RRULE:")
     given = [part for part in (one.strip() for one in _BREAK.split(text)) if part]
     parts: Rule = {}

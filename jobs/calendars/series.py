@@ -72,7 +72,9 @@ class Instance:
 def instances_of(
     members: list[Vevent], window: Window, *, edges: Edges, budget: Budget
 ) -> tuple[list[Instance], int]:
-    """All times of one UID in the window, each once; and how many were replaced by others."""
+    """All times in the window at which these VEVENTs of one UID take place, each once; and how many
+    were left out because another one replaces them.
+    """
     members = _without_impossible_ids(members)
     mains = _latest([member for member in members if member.recurrence is None])
     overrides = _highest([member for member in members if member.recurrence is not None])
@@ -198,7 +200,9 @@ def _single(member: Vevent, *, shared: bool = False, is_stray: bool = False) -> 
 def _series(
     main: Vevent, overrides: list[Vevent], window: Window, budget: Budget
 ) -> list[Instance]:
-    """The times of one series, and its overrides; its start alone if a rule cannot be followed."""
+    """The times of one series, and its overrides. Of its own times only the start if a rule
+    cannot be followed.
+    """
     points = [*main.exclusions, *map(_recurrence_id, overrides)]
     start = meant_start(
         main.start, main.rules, calendar=main.block.zone, city=window.zone, points=points
@@ -330,7 +334,9 @@ class _SeriesTimes:
 def _own_times(
     main: Vevent, overrides: list[Vevent], window: Window, budget: Budget
 ) -> dict[str, date]:
-    """The times near the window, by their text, without those of EXRULEs (RFC 2445)."""
+    """The times near the window, by their text, without those that EXRULEs take away, as RFC 2445
+    had it.
+    """
     begin, end = _starts_for(window, main, overrides)
     near = partial(_near, start=main.start, stop=end + _DAY)
     firsts = [main.start.time] if has_start(main.rules, main.start) else []
@@ -397,7 +403,9 @@ def _later(main: Vevent, overrides: list[Vevent]) -> dict[str, tuple[Vevent, tim
 
 
 def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) -> Iterator[Instance]:
-    """The times of a series; those after an override of all later ones are moved as it is."""
+    """The times of a series. Those after an override of all later ones are as that one is, and
+    moved by as much.
+    """
     later = _later(main, overrides)
     for recurrence, one in times.items():
         before = max((key for key in later if key < recurrence), default="")

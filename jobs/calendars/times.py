@@ -278,7 +278,9 @@ class Zones:
     def periods(
         self, line: Line, block: Block, local: str | None = None
     ) -> list[tuple[Moment, str]]:
-        """All dates or times of a property, each with the text after its slash, if any."""
+        """All dates or times of a property, each with the text after its slash: an end, a duration,
+        or nothing.
+        """
         tzid = _tzid(line)
         day = _DATE_ONLY.search(line.params) is not None
         periods = []

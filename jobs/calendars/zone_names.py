@@ -1,8 +1,10 @@
 """The zones that feeds mean by the names that they write.
 
 `known_zone` knows a zone for sure: an IANA name or one of Windows, in any case, also at the end of
-a vendor's path. `guessed_zone` knows besides what people and programs write instead, as
-docs/calendars.md has it. A zone that a feed defines itself comes between the two.
+a vendor's path. `guessed_zone` knows besides what people and programs write instead: the names that
+Windows and Rails show (`(UTC-05:00) Eastern Time (US & Canada)`), abbreviations, offsets, and IANA
+names that are misspelled (`US-Eastern`, `Europe_London`) or have a remark behind them. A zone that
+a feed defines itself comes between the two.
 
 Several continents have an Eastern or a Central Time. A place beside such a name decides. Where the
 place is not known, the name means North America only if its offset says so, too.
@@ -97,7 +99,9 @@ _OTHER_NAMES = {
     "us/pacific-new": "America/Los_Angeles",
     "canada/east-saskatchewan": "America/Regina",
 }
-"""Names that Windows, Rails and Google show, and two that the tz database had."""
+"""Names that Windows, Rails and Google show and that are no cities of the tz database, and two that
+it had.
+"""
 _DIRECTIONS = frozenset({"north", "south", "west"})
 """They end names of Australia, but are parts of many regions."""
 _OLD_WINDOWS = {
@@ -209,7 +213,9 @@ def _by_words(words: str, minutes: int | None) -> str:
 
 
 def _place(part: str) -> str:
-    """The zone of a city, a region or a country, also where it has other signs than slashes."""
+    """The zone of a city, a region or a country, also as an IANA name that has other signs in place
+    of its slashes, or DST behind it.
+    """
     bare = _TIME.sub("", part)
     if bare in _TIMES or part.upper() in _SHORT:
         return ""
@@ -226,7 +232,9 @@ def _place(part: str) -> str:
 
 
 def _time(part: str) -> str:
-    """The zone of a time that several places have: Eastern Time, CST, CET/CEST."""
+    """The zone of a time that several places have, such as Eastern Time or CST; or that has two
+    names, in winter and in summer, CET/CEST.
+    """
     bare = _TIME.sub("", part)
     if bare in _TIMES:
         return _TIMES[bare]

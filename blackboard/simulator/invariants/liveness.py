@@ -187,7 +187,9 @@ class Liveness:
                     yield claim.nonce, f"{claim.id}: {problem}"
 
     def _stuck_locks(self) -> Iterator[tuple[str, str]]:
-        """Locks that have been stale for longer than the bound, and that a worker could take."""
+        """All locks that have been stale for longer than the bound, and that a worker could take
+        over.
+        """
         for item_id, shadow in self.shadows.of.items():
             lock = shadow.lock
             if lock is None:
