@@ -223,8 +223,8 @@ def readable(record_type: type[Record], row: Row | None, *, age: float = 0.0) ->
 
 
 def data_of(record: Record, *, kind: type[Token] | None = None) -> dict[str, Value]:
-    """All columns of a record, for a row that is inserted or replaced; with `kind`, of an item those
-    of its waiting token. Rare columns are left out where they are empty.
+    """All columns of a record, for a row that is inserted or replaced; with `kind`, those that an
+    item has in common with its waiting token. Rare columns are left out where they are empty.
     """
     form = _FORMS[kind or type(record)]
     data = dict(zip(form.columns, form.values(record), strict=True))

@@ -140,12 +140,13 @@ def test_a_record_is_of_the_run_in_whose_context_it_is_logged() -> None:
         feeds.warning("of %s", name)
         with own_logs():
             feeds.warning("of the worker")
+        feeds.warning("again of %s", name)
         logging.getLogger("blackboard").warning("an event of the worker")
 
     for name in kept:
         contextvars.copy_context().run(log, name)
     feeds.warning("of no run")
-    assert kept == {"a": ["of a"], "b": ["of b"]}
+    assert kept == {"a": ["of a", "again of a"], "b": ["of b", "again of b"]}
 
 
 def test_outside_of_runs_logging_works_as_python_has_it(capsys: Any) -> None:
