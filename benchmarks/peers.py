@@ -22,7 +22,7 @@ from venv import EnvBuilder
 from benchmarks.measure import report
 from benchmarks.postgres import NoPostgres, new_database, started
 from blackboard.bench import Measurement
-from blackboard.named_files import cache_folder
+from blackboard.cache import cache_folder
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "peer_programs"

@@ -21,7 +21,7 @@ from benchmarks.boards import opened
 from benchmarks.curves import picture
 from benchmarks.measure import line, row, with_block
 from blackboard.bench import Measurement, measure
-from blackboard.cli.cost import number_text
+from blackboard.cli.bench import number_text
 from blackboard.tables import azurite
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,5 @@
 """Opens and reads files that a person has named: settings, items, a crontab, the value of a param;
-and regular files, where others may have put something else in their place. It also names the folder
-of files that can be made again.
+and regular files, where others may have put something else in their place.
 
 A named pipe and a socket are refused: to read one would wait until a program writes into it. A pipe
 that a shell has opened is read: `/dev/stdin`, and `/dev/fd/63`, as shells write `<(...)`. A device
@@ -125,20 +124,3 @@ def _is_of_shell(file: Path) -> bool:
             return False
         file = file.parent / file.readlink()
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-
-
-def cache_folder() -> Path:
-    """The cache of this user: `blackboard` in XDG_CACHE_HOME, or in `~/.cache`. It may not be there
-    yet. Raises BadInput for a user without a home.
-    """
-    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if named.is_absolute():
-        return named / "blackboard"
-    try:
-        home = Path.home()
-    except RuntimeError:
-        home = Path()
-    if home.is_absolute():
-        return home / ".cache" / "blackboard"
-    problem = "it is not set to a whole path, and this user has no home"
-    raise BadInput("XDG_CACHE_HOME", problem, "name a folder in it")

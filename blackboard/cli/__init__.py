@@ -69,14 +69,7 @@ MODULES = {
     **dict.fromkeys(("add", "edit", "rm", "rename"), "items"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "verbs"),
     **dict.fromkeys(("types", "workers", "leader", "leases"), "listing"),
-    "azurite": "init",
-    "bench": "cost",
-    "demo": "init",
-    "doctor": "check",
     "import_crontab": "export",
-    "notify": "check",
-    "report": "show",
-    "why": "next",
 }
 """Commands that share a module; each other command has a module of its own name."""
 

@@ -1,37 +1,24 @@
-"""The commands about price and speed: `cost`, the requests of this board in a month and what Azure
-charges for them; `bench`, how fast a store is, measured on a scratch board.
-"""
+"""`blackboard cost`: the requests of this board in a month, and what Azure charges for them."""
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from blackboard import cost
-from blackboard.cli.options import (
-    Chosen,
-    NumberRange,
-    cli_command,
-    cycle_option,
-    is_number,
-    number_option,
-)
-from blackboard.cli.output import emit, note, table_text, wrapped
-from blackboard.cli.progress import is_shown, progress, reading
-from blackboard.cli.session import Session, completed, gc_seldom
+from blackboard.cli.options import Chosen, cli_command, cycle_option, is_number, number_option
+from blackboard.cli.output import emit, table_text, wrapped
+from blackboard.cli.progress import reading
+from blackboard.cli.session import Session
 from blackboard.cost import Load, RequestCounts
-from blackboard.display.layout import Column, Line, Style
+from blackboard.display.layout import Column, Style
 from blackboard.errors import BadInput
 from blackboard.phrases import brief, plural
 from blackboard.protocol.members import workers
 from blackboard.schedule.times import format_duration, parse_duration
-
-if TYPE_CHECKING:
-    from blackboard.bench import Measurement
 
 COLUMNS = (
     Column(title="requests", least=10, usual=12, worth=9),
@@ -64,9 +51,9 @@ class Estimate:
         return cost.asked_for(self.load)
 
     @property
-    def least(self) -> float:
+    def least(self) -> RequestCounts:
         """The fewest requests: runs that are ready together are claimed and end together."""
-        return cost.asked_for(self.load, together=True).total
+        return cost.asked_for(self.load, together=True)
 
     @property
     def bill(self) -> float:
@@ -158,7 +145,7 @@ def lines(estimate: Estimate) -> Iterator[str]:
         for kind, number in asked.by_kind.items()
     ]
     total = (("total", Style.TITLE), (f"{round(asked.total):>10,}", Style.TITLE), ("", Style.QUIET))
-    least = f"{round(estimate.least):,} at the least"
+    least = f"{round(estimate.least.total):,} at the least"
     rows.append((*total[:2], (least, Style.QUIET)))
     yield table_text(COLUMNS, rows, fold=True)
     yield ""
@@ -167,16 +154,9 @@ def lines(estimate: Estimate) -> Iterator[str]:
         f"an idle cycle: {plural(load.shards, 'request')} a worker; computed, not measured"
     )
     yield from _throughput(load)
-    size = estimate.size
-    stored = f"{size / 1e6:,.1f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
-    yield f"stored: {stored}, when the history has its full length"
+    yield f"stored: {_size(estimate.size)}, when the history has its full length"
     yield ""
-    priced = "as you said" if estimate.price != cost.PRICE else cost.PRICED
-    head = "" if estimate.billed else "this store costs nothing; on Azure it would cost "
-    yield wrapped(
-        f"{head}{amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
-        f"transactions ({priced}) and ${cost.STORAGE_PRICE:g} for a GB and month"
-    )
+    yield wrapped(_bill(estimate))
 
 
 def _throughput(load: Load) -> Iterator[str]:
@@ -192,6 +172,19 @@ def _throughput(load: Load) -> Iterator[str]:
             f"largest herd: {size:,} items ready in the same second; their rows take Azure "
             f"{brief(seconds) if seconds >= 0.1 else 'less than 0.1s'}"
         )
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
+
+
+def _bill(estimate: Estimate) -> str:
+    priced = "as you said" if estimate.price != cost.PRICE else cost.PRICED
+    head = "" if estimate.billed else "this store costs nothing; on Azure it would cost "
+    return (
+        f"{head}{amount(estimate.bill)} a month, at ${estimate.price:g} for a million "
+        f"transactions ({priced}) and ${cost.STORAGE_PRICE:g} for a GB and month"
+    )
 
 
 def amount(bill: float) -> str:
@@ -210,7 +203,7 @@ def view(estimate: Estimate) -> dict[str, Any]:
         "requests": {
             **{kind: round(number) for kind, number in asked.by_kind.items()},
             "total": round(asked.total),
-            "least": round(estimate.least),
+            "least": round(estimate.least.total),
             "per_run": cost.SINGLY,
             "per_run_in_bulk": round(cost.IN_BULK, 3),
             "per_idle_cycle": load.shards,
@@ -230,78 +223,3 @@ def view(estimate: Estimate) -> dict[str, Any]:
             "priced": cost.PRICED if estimate.price == cost.PRICE else None,
         },
     }
-
-
-# ---- bench
-
-MEASURED_COLUMNS = (
-    Column(title="measured", least=20, usual=32, worth=9),
-    Column(title="value", least=16, usual=18, worth=8),
-    Column(title="beside", least=10, usual=12, worth=6),
-    Column(title="ratio", least=6, usual=8, worth=7),
-    Column(title="of", least=10, usual=30, worth=5),
-)
-
-
-@cli_command("""\
-Examples:
-  blackboard bench
-  blackboard bench --store https://ACCOUNT.table.core.windows.net/boards
-  blackboard bench --json | jq '.[] | [.name, .value, .unit]'
-""")
-@click.option(
-    "--seconds",
-    type=NumberRange(0.1, 60),
-    default=4.0,
-    metavar="N",
-    help="For each measurement, about [4].",
-)
-def bench_command(*, chosen: Chosen, seconds: float) -> int:
-    """Measure how fast the store is for boards; it takes half a minute, or as --seconds says.
-
-    One worker runs handlers that do nothing, on a scratch board: a file beside that of the store,
-    or a board of its own in the table. It is deleted afterwards; nothing else is touched. On Azure
-    the requests are billed: some thousands.
-    """
-    from blackboard import bench  # noqa: PLC0415 - what it needs is slow to import
-
-    session = Session.start(chosen)
-    gc_seldom()  # as in a worker
-
-    measurements: list[bench.Measurement] = []
-
-    async def measure() -> None:
-        steps = count()
-        with progress("measuring", bench.STEPS, at_once=True) as done:
-
-            def measuring(step: str) -> None:
-                if is_shown():
-                    done.begun(f"measuring {step}", share=next(steps) / bench.STEPS)
-                else:
-                    note(f"measuring {step} ...")
-
-            async for measurement in bench.measure(session.store, measuring, seconds=seconds):
-                measurements.append(measurement)  # noqa: PERF401 - one by one: it may end by an error
-
-    try:
-        completed(measure())
-    finally:  # what was measured is shown, whatever ended it
-        if measurements and chosen.json:
-            emit([{**asdict(each), "ratio": each.ratio} for each in measurements])
-        elif measurements:
-            click.echo(table_text(MEASURED_COLUMNS, [*map(_line, measurements)], fold=True))
-    return 0
-
-
-def _line(measurement: "Measurement") -> Line:
-    return (
-        (measurement.name, Style.PLAIN),
-        (f"{number_text(measurement.value):>8} {measurement.unit}", Style.TITLE),
-        (f"{number_text(measurement.beside):>8}", Style.QUIET),
-        (f"{measurement.ratio:.2g}", Style.PLAIN),
-        (measurement.reference, Style.QUIET),
-    )
-
-
-def number_text(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,11 +1,10 @@
-"""The commands that say when and why items run: `next` and `why`."""
+"""`blackboard next`: the times to come of items, of the board, or of a schedule."""
 
 import asyncio
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
@@ -13,7 +12,7 @@ import click
 
 from blackboard.cli.many import naming
 from blackboard.cli.options import Chosen, cli_command, ids_argument, number_option
-from blackboard.cli.output import emit, warn, why_lines, width, wrapped
+from blackboard.cli.output import emit, warn, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
 from blackboard.cli.spec_options import (
@@ -26,13 +25,11 @@ from blackboard.cli.spec_options import (
 from blackboard.clock import SystemClock
 from blackboard.display.escaping import shown
 from blackboard.display.item_queries import select, soonest_items
-from blackboard.display.layout import texts_of
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.model import Item, State
 from blackboard.phrases import iso, relative, stamp
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.keys import next_key
-from blackboard.protocol.members import workers
 from blackboard.protocol.planning import settings_of, spec_of
 from blackboard.rules.upcoming import upcoming
 from blackboard.schedule.schedule import slots_after
@@ -40,7 +37,7 @@ from blackboard.schedule.times import parse_moment
 from blackboard.schedule.words import describe
 from blackboard.schedule.zones import find_zone
 from blackboard.spec import RunSettings, Spec, encode_spec, resolve
-from blackboard.why import ExplainedItem, explained_record, no_schedule
+from blackboard.why import no_schedule
 
 SPARE = 64
 """Items of a large board that are read besides as many as there are runs to show: some of the first
@@ -105,16 +102,7 @@ def next_command(
         now, runs = asyncio.run(_of_board(session, after=later, count=count))
         _print_runs(runs, now=now, json=chosen.json)
         return 0
-
-    async def of_items() -> dict[str, NextTimes]:
-        async with session.board() as board:
-            times_of = partial(
-                _of_item, board, now=await board.table.now(), after=after, count=count
-            )
-            items = await select(board, ids, exact=chosen.exact)
-            return {item.id: times_of(item) for item in items}
-
-    by_id = asyncio.run(of_items())
+    by_id = asyncio.run(_of_items(session, ids, after=after, count=count))
     only = ids[0] if len(ids) == 1 and ids[0] in by_id else None
     _print_times(by_id, only=only, json=chosen.json)
     return 0
@@ -138,6 +126,15 @@ def _settings_of(options: Options, chosen: Chosen, now: datetime) -> RunSettings
     return resolved(spec)
 
 
+async def _of_items(
+    session: Session, ids: Sequence[str], *, after: str | None, count: int
+) -> dict[str, NextTimes]:
+    async with session.board() as board:
+        now = await board.table.now()
+        items = await select(board, ids, exact=session.chosen.exact)
+        return {item.id: _of_item(board, item, now=now, after=after, count=count) for item in items}
+
+
 class _Coming(NamedTuple):
     """A run of an item."""
 
@@ -159,7 +156,7 @@ async def _of_board(
         now = await board.table.now()
 
         def coming(item: Item) -> Iterator[_Coming]:
-            """Its ready time comes first: beyond that most schedules are not computed."""
+            """The runs of an item. Its ready time comes first: beyond that most are not read."""
             waits = not item.running and item.ready > max(now, after or now)
             if waits:
                 yield _Coming(item.ready, item, is_run=False)
@@ -247,30 +244,3 @@ def _print_times(by_id: Mapping[str, NextTimes], *, only: str | None, json: bool
         return
     moments = {item_id: [iso(moment) for moment in by_id[item_id].moments] for item_id in by_id}
     emit(moments if only is None else moments[only])
-
-
-@cli_command("""\
-Examples:
-  blackboard why westlafcals
-  blackboard why 'us-*' --json
-""")
-@ids_argument()
-def why_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
-    """Explain why items run now or do not: what is due when and why, which worker holds a lock and
-    until when, who paused it, how the last run ended, what happens next, and what would change it.
-    """
-    session = Session.start(chosen).with_defaults()
-
-    async def explain() -> list[ExplainedItem]:
-        async with session.board() as board:
-            present = await workers(board)
-            items = await select(board, ids, exact=chosen.exact)
-            return [await explained_record(board, item, present) for item in items]
-
-    explanations = asyncio.run(explain())
-    if chosen.json:
-        emit(explanations)
-    else:
-        lines = (why_lines(each.headline, each.facts.items(), width()) for each in explanations)
-        click.echo("\n\n".join(texts_of(of_item, colour=False) for of_item in lines))
-    return 0

@@ -1,42 +1,18 @@
-"""The commands that show items: `show`, the board, once or again and again; `report`, what the last
-run of an item wrote about its work.
-"""
+"""`blackboard show`: the board, once or again and again."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import click
 
 from blackboard.cli import options
-from blackboard.cli.output import (
-    colour,
-    echo_paged,
-    emit,
-    note,
-    paused_words,
-    table_text,
-    width,
-    wrapped,
-)
+from blackboard.cli.output import colour, echo_paged, emit, paused_words, width, wrapped
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session, gc_disabled
 from blackboard.cli.watch import time_of_frame, watch_option, watched
 from blackboard.display import columns
-from blackboard.display.escaping import shown
-from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound, select
-from blackboard.display.layout import Column, Line, Style, paragraph, table, texts_of
-from blackboard.display.report import (
-    NoReport,
-    ReportColumn,
-    read_report,
-    report_numbers,
-    report_table,
-    words_of,
-)
-from blackboard.model import Item
-from blackboard.phrases import relative, stamp
+from blackboard.display.item_queries import SORTS, ItemQuery, ItemsFound
+from blackboard.display.layout import Line, Style, paragraph, table, texts_of
 from blackboard.protocol.board_table import BoardTable
 from blackboard.records import item_record
 from blackboard.rules.status import STATES
@@ -154,70 +130,3 @@ def picture(listed: ItemsFound, *, absolute: bool) -> str:
     ]
     parts = [texts_of(part, colour=colour()) for part in (head, lines, warned)]
     return "\n\n".join(filter(None, (*parts, wrapped(columns.found_summary(listed)))))
-
-
-# ---- report
-
-_STYLES = {"bad": Style.BAD, "late": Style.LATE}
-
-
-@options.cli_command("""\
-Examples:
-  blackboard report davis
-  blackboard report davis --json | jq '.[0].feeds[] | select(.failures > 2) | .name'
-""")
-@options.ids_argument()
-@options.absolute_option
-def report_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
-    """Show the reports of the last runs of items, such as a line for each feed of a city's
-    calendars, the worst first. Exit code 1 if one of the items has none.
-
-    A report is a file on the host of the worker that ran the item.
-    """
-    session = Session.start(chosen).with_labels(ids)
-    return asyncio.run(_report(session, ids))
-
-
-async def _report(session: Session, ids: Sequence[str]) -> int:
-    absolute = session.chosen.absolute
-    reports, missing = list[tuple[Item, dict[str, Any]]](), list[str]()
-    async with session.board() as board:
-        for item in await select(board, ids, exact=session.chosen.exact):
-            try:
-                reports.append((item, await read_report(board, item)))
-            except NoReport as problem:
-                missing.append(str(problem))
-        now = await board.table.now()
-    if session.chosen.json:
-        emit([report for _item, report in reports])
-    elif reports:
-        click.echo("\n\n".join(_report_text(*pair, now=now, absolute=absolute) for pair in reports))
-    for words in missing:
-        note(words)
-    return 1 if missing else 0
-
-
-def _report_text(item: Item, report: Mapping[str, Any], *, now: datetime, absolute: bool) -> str:
-    """A line about the run (`davis: feeds 12, ok 3, ...`), and the table of its report."""
-    titles, rows = report_table(report)
-    layout = [
-        Column(title=column.title, least=len(column.title), usual=24, worth=-n)
-        for n, column in enumerate(titles)
-    ]
-
-    def words(value: Any, column: ReportColumn) -> str:
-        if isinstance(value, datetime):
-            return stamp(value) if absolute else relative(value, now)
-        return words_of(value, signed=column.signed) or columns.NOTHING
-
-    lines: list[Line] = [
-        [
-            (words(value, column), _STYLES.get(row.level, Style.PLAIN))
-            for value, column in zip(row.values, titles, strict=True)
-        ]
-        for row in rows
-    ]
-    text = table_text(layout, lines) if titles else "no rows"
-    numbers = ", ".join(f"{name} {value}" for name, value in report_numbers(report).items())
-    head = wrapped(shown(f"{item.id}: {numbers}" if numbers else item.id), margin="  ")
-    return f"{head}\n\n{text}"

@@ -21,12 +21,12 @@ from typing import IO, Any
 import msgspec
 
 from blackboard import __version__
+from blackboard.cache import cache_folder
 from blackboard.errors import BadInput
 from blackboard.handlers import code
 from blackboard.handlers.handler import Declared, Handler, Pump, place
 from blackboard.handlers.params import Params
 from blackboard.handlers.registry import load
-from blackboard.named_files import cache_folder
 from blackboard.runners.interpreter import program, python, search_path
 
 IMPORT_TIMEOUT = 60.0

@@ -22,7 +22,7 @@ from xml.etree import ElementTree as ET
 import psutil
 import pytest
 
-from blackboard.cli import called, init
+from blackboard.cli import called, demo
 from blackboard.demo.feeds import BROKEN, TOWNS, feeds_of
 from blackboard.demo.output import Output, TerminalOutput, cropped
 from blackboard.display.layout import Line, Style
@@ -335,7 +335,7 @@ def test_a_worker_that_fails_ends_the_demo_and_the_other_worker(
 def test_without_the_extra_the_remedy_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(init, "NEEDED", ("click", "no_such_package"))
+    monkeypatch.setattr(demo, "NEEDED", ("click", "no_such_package"))
     assert called(["demo"]) == 2
     out, err = capsys.readouterr()
     assert out == ""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.cache import cache_folder
 from blackboard.errors import BadInput
-from blackboard.named_files import cache_folder
 from tests.cli.command_line import CommandLine, blackboard
 
 __all__ = ["blackboard"]

@@ -24,8 +24,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Self
 
+from blackboard.cache import cache_folder
 from blackboard.errors import BadInput, StoreProblem
-from blackboard.named_files import cache_folder
 
 TABLE = "blackboard"
 STARTING = 60.0
