@@ -310,10 +310,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         with within("board", "name"):
             check_board_name(settings.board.name)
     with within("worker"):
-        parse_duration(settings.worker.cycle, "cycle")
-        parse_duration(settings.worker.grace, "grace")
-        check_count("slots", settings.worker.slots, most=MOST_SLOTS)
-        check_types(settings.worker.types)
+        _check_worker(settings.worker)
     if settings.notify is not None:
         for number, route in enumerate(settings.notify.routes):
             with within("notify", "routes", number):
@@ -326,8 +323,7 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
         check_calendars(settings.calendars)
     for name, job in settings.jobs.items():
         with within("jobs", name):
-            for field, value in job.items():
-                check_value(value, field)
+            _check_job(job)
     for name, table in settings.types.items():
         with within("types", name):
             check_type(name)
@@ -348,17 +344,27 @@ def _check(file: Path, text: str, settings: Settings, *, is_whole: bool) -> None
 
 def _check_board(table: BoardSettings) -> None:
     parse_duration(table.history_age, "history_age")
-    if parse_duration(table.tombstones, "tombstones") < REMEMBERED:
-        problem = f"{table.tombstones!r} is too short: requests in doubt are tried again meanwhile"
-        raise BadInput("tombstones", problem, f"{format_duration(REMEMBERED)} at the least")
+    _check_tombstones(table.tombstones)
     check_spec(Spec(stale_after=table.stale_after))
     check_count("history", table.history, most=MOST_HISTORY)
+
+
+def _check_worker(table: WorkerTable) -> None:
+    parse_duration(table.cycle, "cycle")
+    parse_duration(table.grace, "grace")
+    check_count("slots", table.slots, most=MOST_SLOTS)
+    check_types(table.types)
 
 
 def _check_redis(table: RedisTable) -> None:
     if table.url is not None:
         redis_parts(table.url, "url")
     table.times()
+
+
+def _check_job(table: Mapping[str, Any]) -> None:
+    for name, value in table.items():
+        check_value(value, name)
 
 
 def _check_type(table: TypeTable) -> None:
@@ -377,6 +383,13 @@ def check_item(item: ItemTable) -> None:
     check_new_id(item.id)
     check_type(item.type)
     check_first(item.first, item.timezone or "UTC")
+
+
+def _check_tombstones(text: str) -> None:
+    if parse_duration(text, "tombstones") < REMEMBERED:
+        shortest = format_duration(REMEMBERED)
+        problem = f"{text!r} is too short: requests that are in doubt are tried again meanwhile"
+        raise BadInput("tombstones", problem, f"{shortest} at the least")
 
 
 def _placed(file: Path, error: tomllib.TOMLDecodeError) -> str:
@@ -429,16 +442,21 @@ def _field(path: Sequence[str | int]) -> str:
 def _of_another_kind(expected: str, got: str) -> tuple[str, str]:
     """The problem of a value of another kind, and the remedy."""
     problem = f"it is {KINDS.get(got, got)}, not {KINDS.get(expected, expected)}"
-    if (expected, got) == ("array", "object"):
-        return problem, "its head has two brackets: [[...]]"
-    if got == "str" and expected in {"int", "float", "bool"}:
-        return problem, "leave out the quotes"
-    written = {
-        "str": 'put it in quotes; a duration has its unit in there, as in "90s"',
-        "array": "put it in brackets: [...]",
-        "object": "write a table, as in {days = 3}",
-    }
-    return problem, written.get(expected) or f"write {KINDS.get(expected, expected)}"
+    match expected, got:
+        case "str", "int" | "float":
+            return problem, 'put it in quotes; a duration has its unit in there, as in "90s"'
+        case "str", "bool" | "datetime" | "date" | "time":
+            return problem, "put it in quotes"
+        case "int" | "float" | "bool", "str":
+            return problem, "leave out the quotes"
+        case "array", "object":
+            return problem, "its head has two brackets: [[...]]"
+        case "array", _:
+            return problem, "put it in brackets: [...]"
+        case "object", _:
+            return problem, "write a table, as in {days = 3}"
+        case _:
+            return problem, f"write {KINDS.get(expected, expected)}"
 
 
 def _path(where: str, data: Mapping[str, Any]) -> tuple[str | int, ...]:

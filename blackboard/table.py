@@ -163,7 +163,12 @@ class Requests:
     @property
     def by_kind(self) -> dict[str, int]:
         """The numbers by kind and in total, as events have them."""
-        return {name: getattr(self, name) for name in ("commits", "pages", "others", "total")}
+        return {
+            "commits": self.commits,
+            "pages": self.pages,
+            "others": self.others,
+            "total": self.total,
+        }
 
     def __add__(self, other: "Requests") -> "Requests":
         return Requests(

@@ -20,14 +20,19 @@
 `context(handler)` is a `ctx` for calling a handler as the function that it is.
 
 Both fixtures give each test an empty board of its own: `sqlite_board` in a file below `tmp_path`,
-`azurite_board` in a table of an emulator that is started once for each pytest process. Where Node
-is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set, because
-there a test that is always skipped would never be noticed.
+`azurite_board` in a table of an emulator that is started once for each pytest process (the first
+time it is installed, see `tables/azurite/`). It needs `blackboard-scheduler[azurite]`, and where
+that is missing its tests are skipped; but they fail when CI or BLACKBOARD_NEEDS_AZURITE is set,
+because there a test that is always skipped would never be noticed.
 
 Handlers run in this process, so that monkeypatch, breakpoints and caplog reach them: a coroutine as
 always, a plain function on a thread instead of in a child process. All else is what any worker
-does. `docs/testing.md` says what is not tested so. The board is one of `open_blocking`: each call
-waits, on any thread but that of an `async def` handler, which would have to answer.
+does. What needs a process of its own is not tested: a plain function that passes its timeout is
+recorded as `timeout`, and its thread goes on until it returns, or pytest ends, which does not wait
+for it. A test of that opens its board with `blackboard.open_blocking`.
+
+The board is one of `open_blocking`: each call waits. Any thread may call it, but not an `async def`
+handler: that runs on the thread that would have to answer.
 """
 
 import inspect
@@ -74,6 +79,7 @@ _EMULATOR = pytest.StashKey[Emulator]()
 
 STEP = timedelta(milliseconds=1)
 """The least by which `work(lasting=...)` turns the clock on."""
+
 MOST_RUNS = 2_000
 """Runs of an item in a call of `work` without `lasting`: one that asks for another run each time
 would never be done. `missed_limit` allows half of that."""
@@ -156,8 +162,7 @@ class BoardUnderTest(ItemVerbs):
         call = self._portal.call
         handlers = {name: _inline(handler, call) for name, handler in registry_of(jobs).items()}
         declared = Settings(jobs={name: dict(own) for name, own in tables.items()})
-        location = _location(self.store, self._clock)
-        location = replace(location, settings=declared, handlers=handlers)
+        location = _location(self.store, clock=self._clock, settings=declared, handlers=handlers)
 
         def works(board: BoardTable) -> Coroutine[Any, Any, list[BoardRun]]:
             return _work(Board(board.using(resolve=location.resolve), location))
@@ -188,11 +193,20 @@ class BoardUnderTest(ItemVerbs):
         return self._portal.call(work(self._inner._table))  # noqa: SLF001 - its own board
 
 
-def _location(store: str, clock: Clock | None) -> Location:
-    settings = Settings()
-    clock = clock or SystemClock()
+def _location(
+    store: str,
+    *,
+    clock: Clock | None,
+    settings: Settings | None = None,
+    handlers: Mapping[str, Handler] | None = None,
+) -> Location:
     return Location(
-        clock=clock, settings=settings, folder=Path.cwd(), store=store, name=DEFAULT_BOARD
+        clock=clock or SystemClock(),
+        settings=settings or Settings(),
+        folder=Path.cwd(),
+        store=store,
+        name=DEFAULT_BOARD,
+        handlers=handlers or {},
     )
 
 
@@ -216,7 +230,7 @@ def azurite_board(
 
 @contextmanager
 def _board(store: str, clock: TurnedClock | None = None) -> Iterator[BoardUnderTest]:
-    opening = opened(_location(store, clock), create=True)
+    opening = opened(_location(store, clock=clock), create=True)
     with Portal() as portal, portal.hold(opening) as board:
         yield BoardUnderTest(board, portal, clock=clock)
 
@@ -256,14 +270,16 @@ def _inline(handler: Handler, call: Callable[[Coroutine[Any, Any, Any]], Any]) -
             stopping=BlockingSignal(cast(LoopSignal, context.stopping), call),
             save=lambda value: call(context.save(value)),
         )
-        return await in_thread(call_on_thread, item, blocking)
-
-    def call_on_thread(item: HandlerItem, context: Context) -> Any:
-        with closing(ProcessResources()) as resources:
-            opened = resources.of(handler.type, handler.resources)
-            return handler.function(item, replace(context, resources=opened))
+        return await in_thread(_called, handler, item, blocking)
 
     return replace(handler, function=called, is_async=True, resources=None)
+
+
+def _called(handler: Handler, item: HandlerItem, context: Context) -> Any:
+    """Calls a handler on one thread, as in a child process, with its resources."""
+    with closing(ProcessResources()) as resources:
+        opened = resources.of(handler.type, handler.resources)
+        return handler.function(item, replace(context, resources=opened))
 
 
 # ---- a handler as a function

@@ -16,9 +16,9 @@ from blackboard.model import NEVER, VERSION, Item, Lock, Mark, Member, State, de
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.board_pause import paused_by
 from blackboard.protocol.board_table import BoardTable
-from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key
+from blackboard.protocol.keys import LEADERS, group_board, group_of, next_key, permits_partition
 from blackboard.protocol.members import lost_since, takers, with_silence
-from blackboard.protocol.permits import LEASE, Occupied, occupied
+from blackboard.protocol.permits import LEASE, Limit, Occupied, occupied
 from blackboard.protocol.planning import check_runnable, planning_of, problem_of, settings_of
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import version_of
@@ -95,8 +95,12 @@ class Circumstances:
     """Where the slots of all workers that take the type are full: the items that run in them."""
     has_other_slots: bool = False
     """Whether one of these workers has free slots, but none of the type."""
-    permitted: Occupied | None = None
+    permitted: tuple[str, ...] = ()
     """Where the limit of its type on the board is reached: the items that run under it."""
+    permit_rows: tuple[str, ...] = ()
+    """Rows that count against this limit and cannot be read, each in words."""
+    is_newer_permit: bool = False
+    """Whether a newer version wrote one of them."""
     clock: str = ""
     """What is wrong with the item's times because of a wrong clock."""
     group: str = ""
@@ -332,7 +336,7 @@ def _shortage(item: Item, facts: Circumstances) -> _Shortage | None:
     """What a run of the item waits for beside a worker; None: nothing, or no worker is at work."""
     if facts.takers == 0:
         return None
-    if facts.permitted:
+    if facts.permitted or facts.permit_rows:
         return _shortage_of_permits(item, facts)
     if not facts.occupants:
         return None
@@ -348,15 +352,17 @@ def _shortage_of_permits(item: Item, facts: Circumstances) -> _Shortage:
     """What holds the places of a type whose runs are limited on the board."""
     concurrency = facts.settings.concurrency if facts.settings else None
     apart = f" of one {concurrency.key}" if concurrency and concurrency.key else ""
-    held, until, remedy = facts.permitted or Occupied(), "is free", ""
-    if held.items:
+    if facts.permitted:
         until = f"ends, or {phrases.span(LEASE)} after its worker has died"
         remedy = f"{_higher('concurrency', item)}; or cancel one of them"
-    elif held.is_newer:
+    elif facts.is_newer_permit:
         until = "is gone"
         remedy = "upgrade blackboard and its workers; without a newer worker, delete that row"
+    else:
+        until, remedy = "is free", ""
+    held = facts.permitted + facts.permit_rows
     limit = f"{item.type} has {phrases.plural(len(held), 'run')}{apart} at a time"
-    holders = phrases.some(held.items + held.rows, MOST_OCCUPANTS)
+    holders = phrases.some(held, MOST_OCCUPANTS)
     text = f"{limit} on the whole board: held by {holders}; it starts when one of them {until}"
     return _Shortage(text, remedy)
 
@@ -600,12 +606,11 @@ async def explained(
         settings = replace(settings, endless=True)
     is_endless = settings is not None and settings.endless
     able = takers(present, item.type)
-    permits, occupants, has_other_slots = None, tuple[str, ...](), False
+    permits, slots = Occupied(), _Occupants()
     if status.stale or (item.waits and item.ready <= now):
-        if limit is not None and len(held := await occupied(board, limit)) >= limit.most:
-            permits = held
+        permits = await _permits_held(board, limit) if limit else permits
         if able and not group:  # partitions and elections take no slot
-            occupants, has_other_slots = await _occupants(board, able, item.type, settings)
+            slots = await _occupants(board, able, item.type, settings)
     circumstances = Circumstances(
         now=now,
         resolution=board.table.resolution,
@@ -615,9 +620,11 @@ async def explained(
         takers=None if is_election else len(able),
         seen=min((worker.age for worker in able), default=0.0),
         is_election=is_election,
-        occupants=occupants,
-        has_other_slots=has_other_slots,
-        permitted=permits,
+        occupants=slots.items,
+        has_other_slots=slots.has_others,
+        permitted=permits.items,
+        permit_rows=permit_rows(board, permits),
+        is_newer_permit=bool(permits.newer),
         board_paused=await paused_by(board),
         clock=problem_of_times(item, planning, now=now) if planning and not is_endless else "",
         group=group_board(board.name, item.type) if is_endless and not group else "",
@@ -646,9 +653,37 @@ async def _version_of_token(board: BoardTable, item: Item) -> int:
     return item.version if row is None else version_of(row.data)
 
 
+async def _permits_held(board: BoardTable, limit: Limit) -> Occupied:
+    """The permits that keep an item from running, whose type has a limit on the board; none if a
+    permit is left.
+    """
+    held = await occupied(board, limit)
+    return Occupied() if len(held) < limit.most else held
+
+
+def permit_rows(board: BoardTable, held: Occupied) -> tuple[str, ...]:
+    """The rows that count as permits and cannot be read, in words."""
+    where = permits_partition(board.name)
+    newer = "which a newer version wrote"
+    damaged = f"which cannot be read and is free {phrases.span(LEASE)} after its last change"
+    return (
+        *(f"the row {key} in {where}, {newer}" for key in held.newer),
+        *(f"the row {key} in {where}, {damaged}" for key in held.unreadable),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Occupants:
+    """The items that run in the slots of all workers that take a type."""
+
+    items: tuple[str, ...] = ()
+    has_others: bool = False
+    """Whether one of the workers has free slots, but none for the type."""
+
+
 async def _occupants(
     board: BoardTable, workers: Sequence[Member], item_type: str, settings: RunSettings | None
-) -> tuple[tuple[str, ...], bool]:
+) -> _Occupants:
     """What runs in the slots of some workers; nothing if one of them has a free slot for the type.
     A worker may have fewer slots for a type than it has.
     """
@@ -663,10 +698,10 @@ async def _occupants(
         if len(locks) < worker.slots:
             locks = [lock for lock in locks if lock.type == item_type]
             if of_type is None or len(locks) < of_type:
-                return (), False
+                return _Occupants()
             has_others = True
         ids += [lock.id for lock in locks]
-    return tuple(ids), has_others
+    return _Occupants(tuple(ids), has_others)
 
 
 async def read_one(board: BoardTable, item: Item) -> tuple[ItemStatus, datetime]:

@@ -68,8 +68,7 @@ COMMANDS = {
 MODULES = {
     **dict.fromkeys(("add", "edit", "rm", "rename"), "items"),
     **dict.fromkeys(("pause", "resume", "cancel", "ack", "unlock"), "verbs"),
-    **dict.fromkeys(("types", "workers", "leader", "leases"), "listing"),
-    "import_crontab": "export",
+    **dict.fromkeys(("workers", "leader", "leases"), "listing"),
 }
 """Commands that share a module; each other command has a module of its own name."""
 

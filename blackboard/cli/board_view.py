@@ -1,5 +1,6 @@
-"""The view of `show --watch`: reads the items of a board, or one in full, draws them, and does what
-the keys ask for (`watch_keys.py`).
+"""The view of `show --watch`: the items of a board, or one of them in full.
+
+`watch_keys.py` says what the keys do; this file reads the board, draws it, and acts on it.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from blackboard.model import Run, replace
 from blackboard.phrases import plural
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
+from blackboard.records import AskedRun
 from blackboard.rules.status import ItemStatus
 from blackboard.table import TableError
 from blackboard.why import Explanation, explained
@@ -122,33 +124,33 @@ class BoardView:
 
     async def _do(self, act: Act) -> None:
         try:
-            match act.verb:
-                case "pause":
-                    item = await self._board.pause(act.id, reason=act.reason)
-                    words = "is paused" + "; the run under way may finish" * item.running
-                case "resume":
-                    await self._board.resume(act.id, reason=act.reason)
-                    words = "is resumed"
-                case "cancel":
-                    await self._board.cancel(act.id, fence=act.fence, reason=act.reason)
-                    words = "is cancelled"
-                case _:
-                    ahead = (await self._board.run(act.id)).ahead
-                    words = f"is due after {plural(ahead, 'run')}" if ahead else "is due now"
+            words = await self._done(act)
         except (BlackboardError, TableError) as trouble:
             self.state = replace(self.state, message=words_of(trouble), bad=True)
         else:
             self.state = replace(self.state, message=f"{shown(act.id)} {words}", bad=False)
+
+    async def _done(self, act: Act) -> str:
+        match act.verb:
+            case "pause":
+                done = await self._board.pause(act.id, reason=act.reason)
+                return "is paused" + ("; the run under way may finish" if done.running else "")
+            case "resume":
+                await self._board.resume(act.id, reason=act.reason)
+                return "is resumed"
+            case "cancel":
+                await self._board.cancel(act.id, fence=act.fence, reason=act.reason)
+                return "is cancelled"
+            case _:
+                return _due(await self._board.run(act.id))
 
     # ---- drawing
 
     def draw(self, width: int, height: int) -> Sequence[Line]:
         if self.state.shows_keys:
             lines: Sequence[Line] = key_lines(LIST_KEYS, width)
-        elif (asked := self.state.opened) is not None:
-            lines = [[("reading the item ...", Style.QUIET)]]
-            if self._opened is not None and self._opened.status.item.id == asked.item.id:
-                lines = item_lines(self._opened, width, absolute=self._absolute)
+        elif self.state.opened is not None:
+            lines = self._item(width)
         else:
             return self._list(width, height)
         scroll, on_screen = self.state.scroll.part_of(lines, max(height - 1, 1))
@@ -182,9 +184,7 @@ class BoardView:
         lines = list(
             table(times.columns(columns.ITEM_COLUMNS), rows, width=max(width - len(MARK), 1))
         )
-        marked: list[Line] = [
-            [(" " * len(MARK) + text, style), *others] for (text, style), *others in lines
-        ]
+        marked = [_marked(line, " " * len(MARK)) for line in lines]
         at = state.chosen - state.top + 1
         if 0 < at < len(lines):
             text = text_of(lines[at], colour=False)
@@ -224,6 +224,20 @@ class BoardView:
             return [(self.trouble, Style.BAD)]
         return [(fitting(parts, width), Style.QUIET)]
 
+    def _item(self, width: int) -> Sequence[Line]:
+        opened = self._opened
+        asked = self.state.opened
+        if opened is None or asked is None or opened.status.item.id != asked.item.id:
+            return [[("reading the item ...", Style.QUIET)]]
+        return item_lines(opened, width, absolute=self._absolute)
+
+
+def _marked(line: Line, mark: str) -> Line:
+    if not line:
+        return line
+    (text, style), *others = line
+    return [(mark + text, style), *others]
+
 
 def _prompt(state: Watching, prompt: Prompt, width: int) -> str:
     """The question and what was typed, of which the end is always seen."""
@@ -235,6 +249,12 @@ def _prompt(state: Watching, prompt: Prompt, width: int) -> str:
     typed = "" if prompt.by_yes else f"{shown(prompt.typed)}_"
     least = max(width // 2, width - len(typed))
     return fitted(words, min(len(words), least)) + typed[-max(width - least, 10) :]
+
+
+def _due(asked: AskedRun) -> str:
+    if not asked.ahead:
+        return "is due now"
+    return f"is due after {plural(asked.ahead, 'run')}"
 
 
 def item_lines(opened: Opened, width: int, *, absolute: bool) -> list[Line]:

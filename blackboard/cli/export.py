@@ -1,34 +1,25 @@
-"""The commands that write items as a file: `export`, those of a board; `import-crontab`, those of a
-crontab (`blackboard/crontab.py`).
-"""
+"""The command that writes the items of a board as a file: export."""
 
 import asyncio
-import re
-from contextlib import suppress
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
-from blackboard.cli.options import Chosen, cli_command, completing, ids_argument
-from blackboard.cli.output import emit, emit_toml, few_of, note, warn
+from blackboard.cli.options import Chosen, cli_command, ids_argument
+from blackboard.cli.output import emit, emit_toml, few_of, warn
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
-from blackboard.crontab import TAKE_ONE, Crontab, zone_of_host
 from blackboard.display.escaping import shown
 from blackboard.display.item_queries import select
 from blackboard.display.toml_text import lines_of
 from blackboard.errors import BadInput, BadSpec, NoTimeLeft
 from blackboard.inputs import check_params_size, first_of
 from blackboard.model import Item, State
-from blackboard.named_files import read_bytes
 from blackboard.phrases import iso, plural
 from blackboard.protocol.board_table import Resolve
 from blackboard.protocol.planning import spec_of
-from blackboard.schedule.cron import idle_steps
-from blackboard.schedule.zones import find_zone
 from blackboard.settings import ItemTable, check_item
 from blackboard.spec import unknown_fields
 
@@ -62,22 +53,13 @@ def export_command(*, chosen: Chosen, ids: tuple[str, ...]) -> int:
         emit([declared(item) for item in items])
     else:
         emit_toml("\n".join(item_text(declared(item)) for item in items))
-    resolve = session.resolve  # one for all, which caches what it has resolved
     for item in items:
         if unknown := unknown_fields(item.spec):
             names = few_of([*unknown])
             warn(f"{shown(item.id)} is written without what a newer version added: {names}")
-        try:
-            resolve(item.type, item.spec)
-        except BadInput as bad:  # its blackout may be a calendar that these do not have
-            problem = shown(str(bad))
-            warn(f"{shown(item.id)} is written, but does not fit the settings here: {problem}")
-    for state in (State.DONE, State.PAUSED):
-        in_state = [item for item in items if item.state is state]
-        if lost := [item.id for item in in_state if not _is_over(item, resolve, now)]:
-            which = f"{plural(len(lost), 'item')} {'are' if len(lost) > 1 else 'is'} {state.value}"
-            words = "would run on a board that this is applied to"
-            warn(f"{which} and {words}: {few_of(lost)}")
+    resolve = session.resolve  # one for all, which caches what it has resolved
+    _warn_of_settings(items, resolve)
+    _warn_of_states([item for item in items if not _is_over(item, resolve, now)])
     return int(not is_whole or len(items) < len(chosen_items))
 
 
@@ -98,12 +80,36 @@ def _can_be_declared(item: Item) -> bool:
 
 def _is_over(item: Item, resolve: Resolve, now: datetime) -> bool:
     """Whether its end has passed: `apply` leaves it out, where the board does not have it."""
-    with suppress(BadInput, ValueError):  # of settings that are not known here
-        try:
-            first_of(None, resolve(item.type, item.spec), now)
-        except NoTimeLeft:
-            return item.state is State.DONE
+    if item.state is not State.DONE:
+        return False
+    try:
+        first_of(None, resolve(item.type, item.spec), now)
+    except NoTimeLeft:
+        return True
+    except (BadInput, ValueError):
+        return False  # unknown here
     return False
+
+
+def _warn_of_settings(items: Sequence[Item], resolve: Resolve) -> None:
+    """Warn of the items that `apply` takes only with other settings than are found here, such as
+    one whose blackout is a calendar that these do not have.
+    """
+    for item in items:
+        try:
+            resolve(item.type, item.spec)
+        except BadInput as bad:
+            problem = shown(str(bad))
+            warn(f"{shown(item.id)} is written, but does not fit the settings here: {problem}")
+
+
+def _warn_of_states(items: Sequence[Item]) -> None:
+    """Warn of the items whose state is lost: a declaration has none."""
+    for state in (State.DONE, State.PAUSED):
+        if ids := [item.id for item in items if item.state is state]:
+            which = f"{plural(len(ids), 'item')} {'are' if len(ids) > 1 else 'is'} {state.value}"
+            names = few_of(ids)
+            warn(f"{which} and would run on a board that this is applied to: {names}")
 
 
 def declared(item: Item) -> dict[str, Any]:
@@ -122,101 +128,3 @@ def item_text(item: dict[str, Any]) -> str:
     if item.get("params"):
         lines += ["[items.params]", *lines_of(item["params"])]
     return "\n".join(lines) + "\n"
-
-
-# ---- from a crontab
-
-HEAD = """\
-# Items of {file}, for `blackboard apply`. Where CRON_TZ names no zone, times are those of {zone}.
-# Workers run them where blackboard.toml has
-#
-#   [board]
-#   jobs = ["shell"]
-#   [jobs.shell]
-#   allow = true
-#
-# as their own user, in their own folder and with their own PATH, where env does not say otherwise.
-# A time that passed while no worker was there is made up for by one run (missed = "none": it is
-# not). Notices carry the output of a run that fails: docs/notify.md.
-"""
-SYSTEM = re.compile(r"/etc/(?:crontab|cron\.d/[^/]+)")
-"""Paths of crontabs whose lines name a user."""
-
-
-@cli_command("""\
-Examples:
-  crontab -l | blackboard import-crontab - > crontab.toml
-  blackboard import-crontab my.crontab --tz Europe/Berlin > crontab.toml
-  blackboard apply crontab.toml --dry-run
-""")
-@click.argument("file", type=click.Path())
-@click.option(
-    "--tz",
-    metavar="ZONE",
-    shell_complete=completing("zones"),
-    help="For lines without CRON_TZ [this host's].",
-)
-@click.option(
-    "--user",
-    metavar="NAME",
-    help="For a crontab of the system, whose lines name a user: take the lines of this one.",
-)
-def import_crontab_command(*, chosen: Chosen, file: str, tz: str | None, user: str | None) -> int:
-    """Write the lines of a crontab as items that `apply` reads; - is the standard input. The id and
-    the description of an item come from the comment right above its line; without one, the id is
-    the name of what it runs. MAILTO becomes the owner. If a line cannot be taken, the file is
-    refused: all such lines are named.
-    """
-    zone, doubt = (find_zone(tz).key, "") if tz else zone_of_host()
-    if doubt:
-        warn(f"{doubt}; --tz names another")
-    crontab = Crontab(zone, user or "")
-    data = read_bytes(None if file == "-" else Path(file), field="file")
-    crontab.read(data.decode("utf-8-sig", "surrogateescape"))  # a byte that is not UTF-8 stays
-    system = file != "-" and SYSTEM.fullmatch(str(Path(file).absolute())) is not None
-    users = [] if user else crontab.check_users(system=system)
-    _warn_of_left(crontab, file)
-    if crontab.problems:
-        numbers: dict[str, list[str]] = {}
-        for number, problem in sorted(crontab.problems.items()):
-            numbers.setdefault(problem, []).append(str(number))
-        for problem, of_problem in numbers.items():
-            note(f"{file}:{','.join(of_problem)}: {problem}")
-        return 2
-    if users:
-        begins = f"what may be a user begins a command ({', '.join(map(repr, users[:3]))})"
-        warn(f"{file}: {begins}: if so, {TAKE_ONE}")
-    _warn_of_meanings(crontab, file)
-    if chosen.json:
-        emit(crontab.items)
-    else:
-        head = HEAD.format(file="a crontab" if file == "-" else shown(file), zone=zone)
-        emit_toml("\n".join([head, *map(item_text, crontab.items)]))
-    return 0
-
-
-def _warn_of_left(crontab: Crontab, file: str) -> None:
-    """Warns of the lines that are no items. Raises BadInput where all are of other users."""
-    if crontab.others:
-        names = ", ".join(sorted(set(crontab.others)))
-        if not (crontab.items or crontab.left_out or crontab.problems):
-            problem = f"no line of {file} is of {crontab.user!r}: the sixth words are {names}"
-            raise BadInput("user", problem, "leave --user out where lines name no user")
-        warn(f"{file}: left out are {plural(len(crontab.others), 'line')} of other users ({names})")
-    for line in crontab.left_out:
-        warn(f"{file}:{line}")
-
-
-def _warn_of_meanings(crontab: Crontab, file: str) -> None:
-    """Warns of what may be meant otherwise than it is taken."""
-    zones = [(item["params"].get("env", {}).get("TZ"), item["timezone"]) for item in crontab.items]
-    for name in dict.fromkeys(name for name, of_times in zones if name not in {None, of_times}):
-        words = f"TZ={name} is a variable of the commands"
-        warn(f"{file}: {words}, and not the zone of their times: for that write CRON_TZ")
-    if crontab.doubled:
-        words = r"`\\` in a command is a `\`, as to Debian's cron; to cronie it is both"
-        numbers = [*map(str, crontab.doubled[:3]), *["..."] * bool(crontab.doubled[3:])]
-        warn(f"{file}:{', '.join(numbers)}: {words}")
-    for item in crontab.items:
-        if words := idle_steps(item["cron"]):
-            warn(f"{shown(item['id'])}: {words}")

@@ -256,13 +256,19 @@ class _Edit:
         self._checkpoint(board)
         for item in items:
             with many.naming(item, among=items):
-                spec, of_type = self._spec(item, spec_of(item)), self.item_type or item.type
-                check_size(spec, limit=board.table.max_value)
-                if self.pairs or self.unset or self.item_type:
-                    self.session.check_params(of_type, spec.params)
-                if self.first is not None:
-                    check_never_ran(item)
-                    first_of(self.first, board.resolve(of_type, encode_spec(spec)), self.now)
+                self._check(board, item)
+
+    def _check(self, board: BoardTable, item: Item) -> None:
+        """Raises BadInput for a spec, params or a first time that the item cannot have. Params that
+        stay as they are do not refuse an edit: the type may have others by now.
+        """
+        spec, of_type = self._spec(item, spec_of(item)), self.item_type or item.type
+        check_size(spec, limit=board.table.max_value)
+        if self.pairs or self.unset or self.item_type:
+            self.session.check_params(of_type, spec.params)
+        if self.first is not None:
+            check_never_ran(item)
+            first_of(self.first, board.resolve(of_type, encode_spec(spec)), self.now)
 
     async def change(self, board: BoardTable, item: Item) -> Answer:
         first = self.first
@@ -365,13 +371,8 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     """
 
     async def check(_: BoardTable, items: Sequence[Item]) -> None:
-        by_glob = [item.id for item in items if item.id not in ids]
-        if not by_glob or yes:
-            return
-        removed, named = plural(len(by_glob), "item"), few_of(by_glob)
-        if not sys.stdin.isatty():
-            raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
-        if not confirmed(f"Remove {removed} ({named})?"):
+        by_glob = [item for item in items if item.id not in ids]
+        if by_glob and not yes and not _confirmed(by_glob):
             raise BlackboardError("nothing removed")
 
     async def remove(board: BoardTable, item: Item) -> Answer:
@@ -388,3 +389,11 @@ def rm_command(*, chosen: Chosen, ids: tuple[str, ...], yes: bool) -> int:
     session = Session.start(chosen).with_labels(ids, shown=chosen.json)
     work = many.change_each(session, ids, remove, verb="remove", check=check, damaged=True)
     return completed(work)
+
+
+def _confirmed(items: Sequence[Item]) -> bool:
+    removed = plural(len(items), "item")
+    named = few_of([item.id for item in items])
+    if not sys.stdin.isatty():
+        raise BadInput("id", f"this would remove {removed}: {named}", "say so with --yes")
+    return confirmed(f"Remove {removed} ({named})?")

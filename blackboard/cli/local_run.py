@@ -55,6 +55,7 @@ from blackboard.runners.signals import LoopSignal, ThreadSignal
 from blackboard.table import read
 from blackboard.tables.base import MAX_VALUE
 from blackboard.tasks import cancel_all
+from blackboard.why import permit_rows
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.permits import Permits
@@ -251,7 +252,7 @@ class LocalRun:
         async with permits.asked({item.id: limit}) as grant:
             if limit is not None and not grant.allows(item.id) and not item.running:
                 held = await occupied(board, limit)
-                holders = ", ".join(held.items + held.rows)
+                holders = ", ".join((*held.items, *permit_rows(board, held)))
                 raise BlackboardError(
                     f"as many runs of {item.type} go on as its concurrency allows ({holders}): "
                     "`blackboard run` without --here lets this one wait for its turn"

@@ -189,63 +189,35 @@ async def change_each(
     With `damaged` it changes those whose rows cannot be read, too.
     """
     async with session.board() as board:
-        return exit_code(
-            await answers_of(session, board, ids, change, verb=verb, check=check, damaged=damaged)
-        )
+        async with counted(board, "reading items") as through:
+            items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
+        await check(board, items)
+        by_id: dict[str, Answer] = {}
 
+        async def changed(item: Item) -> None:
+            try:
+                answer = await change(board, item)
+            except BlackboardError as problem:
+                answer = refused(item, problem, among=items)
+            by_id[item.id] = answer
+            if answer.changed:
+                done.ids.add(item.id)
+                done.details.extend(answer.details)
 
-async def answers_of(
-    session: Session,
-    board: BoardTable,
-    ids: Sequence[str],
-    change: Change,
-    *,
-    verb: str,
-    check: Check,
-    damaged: bool = False,
-    prints: bool = True,
-) -> list[Answer]:
-    """Change each item that `ids` mean, and print the answers, also where an error or a signal ends
-    it in the middle. `check` sees all of them first, and may refuse them by what it raises. After
-    that each is for itself: what one refuses, such as the copy of a rename that is not done, is
-    done to the others. Those that were changed are recorded as one action, as `verb`. With
-    `damaged` it changes those whose rows cannot be read, too.
-    """
-    async with counted(board, "reading items") as through:
-        items = await select(through, ids, exact=session.chosen.exact, damaged=damaged)
-    await check(board, items)
-    by_id: dict[str, Answer] = {}
-
-    async def changed(item: Item) -> None:
         try:
-            answer = await change(board, item)
-        except BlackboardError as problem:
-            answer = refused(item, problem, among=items)
-        by_id[item.id] = answer
-        if answer.changed:
-            done.ids.add(item.id)
-            done.details.extend(answer.details)
-
-    try:
-        names = [item.id for item in items]
-        async with recording(session, board, verb, names) as done:
-            await for_each(items, changed, "changing")
-    finally:
-        answers = [by_id[item.id] for item in items if item.id in by_id]
-        if prints:
-            await print_answers(session, board, answers)
-    return answers
+            names = [item.id for item in items]
+            async with recording(session, board, verb, names) as done:
+                await for_each(items, changed, "changing")
+        finally:
+            answers = [by_id[item.id] for item in items if item.id in by_id]
+            code = await print_answers(session, board, answers)
+        return code
 
 
 async def note_pause(board: BoardTable) -> None:
     """Say that nothing starts, after an answer that an item is due, where the board is paused."""
     if mark := await paused_by(board):
         note(paused_words(mark, await board.table.now()), verbatim=True)
-
-
-def exit_code(answers: Sequence[Answer]) -> int:
-    """Not 0 where one of them is no."""
-    return max((answer.exit_code for answer in answers if answer.no), default=0)
 
 
 async def print_answers(session: Session, board: BoardTable, answers: Sequence[Answer]) -> int:
@@ -266,4 +238,4 @@ async def print_answers(session: Session, board: BoardTable, answers: Sequence[A
                 note(line)
             elif not session.chosen.json:
                 click.echo(line)
-    return exit_code(answers)
+    return max((answer.exit_code for answer in answers if answer.no), default=0)

@@ -1,16 +1,27 @@
 """The results of a simulated board: a table for people, a record for programs.
 
-The record always has the same keys; times are in seconds, shares between 0 and 1. What does not
-explain itself:
+The record always has the same keys; times are in seconds, shares between 0 and 1:
 
-    seconds      simulated and counted; until the violation, if there is one
-    runs         those that began, each with a claim or an override
-    late         from ready to start, of runs and of waiting items
-    overrides    stale locks that were taken over; superseded: runs that ended after that
-    overlap      runs that began during another run of the same item
+    scenario     seed, items, workers, slots, shards, cycle, hours, faults, trouble_every
+    seconds      simulated and counted below; until the violation, if there is one
+    runs         runs that began, each with a claim or an override
+    outcomes     outcomes of the runs that ended
+    late         p50, p99, worst: from ready to start, of runs and of waiting items;
+                 later_than_a_cycle; waiting: ready at the end, and not claimed
+    overrides    stale locks that were taken over
+    superseded   runs that ended after that
+    overlap      runs that began during another run of the same item; seconds; share of the
+                 running time of handlers
+    busy         share of all slots, over the whole time
+    requests     batches, pages, total, per_run, a_month
+    stored_bytes when the history has its full length
+    bill         on Azure, a month: currency, requests, storage, total, price_per_million,
+                 storage_price_per_gb
     faults       how often each kind occurred; clock skew is not counted
     fingerprint  of the whole trace: equal for equal commands
-    story        the last lines of the trace that concern the violation
+    violation    null, or kind, what, item, at
+    story        the last lines of the trace that concern it
+    again        the command that repeats the simulation
 """
 
 import re
@@ -43,14 +54,22 @@ def story_of(item_id: str, lines: Sequence[str], *, scenario: Scenario) -> list[
     the last lines.
     """
     mine = re.compile(rf"(?<![\w-]){re.escape(item_id)}(?![\w-])" if item_id else "")
-    actors = {line.split()[1] for line in lines if mine.search(line)} | SHARED_ACTORS
+    actors = {_who(line) for line in lines if mine.search(line)} | SHARED_ACTORS
     ids = {item.id for item in scenario.items}
-    chosen = []
-    for line in lines:
-        is_of_others = line.split()[1] not in actors or ids & {*re.split(r"[ ,:]+", line)}
-        if mine.search(line) or not is_of_others:
-            chosen.append(line)
+    chosen = [
+        line
+        for line in lines
+        if mine.search(line) or (_who(line) in actors and not ids & _words(line))
+    ]
     return chosen[-LONGEST:]
+
+
+def _who(line: str) -> str:
+    return line.split()[1]
+
+
+def _words(line: str) -> set[str]:
+    return set(re.split(r"[ ,:]+", line))
 
 
 COLUMNS = (
@@ -120,8 +139,8 @@ class Simulated:
 
     @property
     def requests_a_month(self) -> float:
-        total = self.figures.requests.total
-        return _share(total * cost.MONTH.total_seconds(), self.figures.seconds)
+        figures = self.figures
+        return _share(figures.requests.total * cost.MONTH.total_seconds(), figures.seconds)
 
     @cached_property
     def later_than_a_cycle(self) -> int:
@@ -162,12 +181,7 @@ def lines(simulated: Simulated) -> Iterator[str]:
     if simulated.violation is None:
         yield f"violations: none, at {plural(simulated.world.trace.lines, 'step')}"
     else:
-        words = f"VIOLATION after {span(figures.seconds)}: {shown(str(simulated.violation))}"
-        yield wrapped(words, margin="  ")
-        lines_of_story = plural(len(simulated.story), "line")
-        yield from ("", f"before it, the last {lines_of_story} that concern it:")
-        yield from (wrapped(shown(line), first="  ", margin="    ") for line in simulated.story)
-        yield from ("", "to repeat it:", f"  {simulated.again}")
+        yield from _violated(simulated, simulated.violation)
 
 
 def _rows(simulated: Simulated) -> list[Line]:
@@ -197,6 +211,14 @@ def _rows(simulated: Simulated) -> list[Line]:
         ((name, Style.PLAIN), (value, Style.TITLE), (meaning, Style.QUIET))
         for name, value, meaning in rows
     ]
+
+
+def _violated(simulated: Simulated, violation: Violation) -> Iterator[str]:
+    words = f"VIOLATION after {span(simulated.figures.seconds)}: {shown(str(violation))}"
+    yield wrapped(words, margin="  ")
+    yield from ("", f"before it, the last {plural(len(simulated.story), 'line')} that concern it:")
+    yield from (wrapped(shown(line), first="  ", margin="    ") for line in simulated.story)
+    yield from ("", "to repeat it:", f"  {simulated.again}")
 
 
 def view(simulated: Simulated) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class DemoWorkers:
     workers: list[DemoWorker] = field(default_factory=list)
 
     async def start(self, name: str, *arguments: str) -> DemoWorker:
-        """Start a command that works, `blackboard worker` until nothing is due without one."""
+        """Start `blackboard worker` with these arguments."""
         return await self.run(name, *_command(self.folder, ["worker", *arguments]))
 
     async def run(self, name: str, *command: str) -> DemoWorker:

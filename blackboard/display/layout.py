@@ -1,5 +1,7 @@
-"""Tables as text: how wide each column is, and what is cut to fit a terminal. Pure. Ten thousand
-rows are laid out in the time that a terminal library takes for a few hundred.
+"""Tables as text: how wide each column is, and what is cut to fit a terminal. Pure.
+
+Ten thousand rows are laid out in the time that a terminal library takes for a few hundred. Any text
+of a row stays on one line, and its control characters are escaped (`escaping.py`).
 """
 
 import re
@@ -76,9 +78,7 @@ def table(
     `natural` are the widths of the columns where later rows count, too; else those of these texts.
     """
     lines = [[(column.title, Style.TITLE) for column in columns], *rows]
-    texts = [[line[n][0] for line in lines] for n in range(len(columns))]
-    # One check of a whole column is faster than one of each of its texts.
-    texts = [of if "".join(of).isprintable() else [*map(shown, of)] for of in texts]
+    texts = [_all_shown([line[n][0] for line in lines]) for n in range(len(columns))]
     natural = natural or [_widest(column) for column in texts]
     if width is None:
         kept = [(n, min(size, MOST_PADDED)) for n, size in enumerate(natural)]
@@ -90,6 +90,11 @@ def table(
     styles = [[line[n][1] for line in lines] for n, _ in kept]
     cells = [list(zip(*column, strict=True)) for column in zip(padded, styles, strict=True)]
     return list(zip(*cells, strict=True))
+
+
+def _all_shown(texts: list[str]) -> list[str]:
+    """One check of a whole column is faster than one of each of its texts."""
+    return texts if "".join(texts).isprintable() else [shown(text) for text in texts]
 
 
 def _widest(texts: list[str]) -> int:
@@ -210,12 +215,13 @@ def measure(text: str) -> int:
     """The cells of a terminal that a text occupies."""
     if text.isascii():
         return len(text)
-    return sum(
-        0
-        if unicodedata.category(char) in {"Mn", "Me"}
-        else 1 + (unicodedata.east_asian_width(char) in {"W", "F"})
-        for char in text
-    )
+    return sum(map(_cells, text))
+
+
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in {"Mn", "Me"}:
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
 
 
 def paragraph(
@@ -253,8 +259,12 @@ def folded(columns: Sequence[Column], rows: Sequence[Line], width: int | None) -
 
 def text_of(line: Line, *, colour: bool) -> str:
     """A line as text, with the colours of a terminal if `colour` says so."""
-    texts = [f"{ANSI[style]}{text}{RESET}" if colour and style else text for text, style in line]
-    return (" " * BETWEEN).join(texts).rstrip()
+    gap = " " * BETWEEN
+    if not colour:
+        return gap.join([text for text, _ in line]).rstrip()
+    return gap.join(
+        [f"{ANSI[style]}{text}{RESET}" if style else text for text, style in line]
+    ).rstrip()
 
 
 def texts_of(lines: Iterable[Line], *, colour: bool) -> str:

@@ -136,8 +136,8 @@ def expand(params: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     """`params` with `${NAME}` replaced from `environ` in every string, however deep; `$${` stands
     for `${`. Keys are left as they are.
 
-    Raises BadInput naming the variable that is missing, and its place; and for params that
-    are nested too deeply, or too long once they are expanded.
+    Raises BadInput naming the variable that is missing, and its place; and for params that are too
+    long once they are expanded. How deep they are nested is checked where their row is read.
     """
     texts = list(_texts(params))
     names = (name for text in texts for name in _VARIABLE.findall(text))

@@ -140,9 +140,7 @@ class WorkerMetrics:
             self._counters[name].labels(self._label(event)).inc()
         match event:
             case events.RunStarted():
-                shown = self._shown(event)
-                self._running[shown].add((event.worker, event.id, event.fence))
-                shown.set(len(self._running[shown]))
+                self._began(event)
             case events.RunEnded():
                 self._ended(event)
             case events.LocksRenewed(locks=locks, late=late):
@@ -177,12 +175,18 @@ class WorkerMetrics:
             case events.StoreAway():
                 self._counters["store_away_reports"].inc()
             case events.StoreChanged(board=board, away=away):
-                (self._boards_away.add if away else self._boards_away.discard)(board)
-                self._gauges["store_away"].set(bool(self._boards_away))
+                self._is_away(board, away=away)
             case events.EventsMissed(worker=worker, subscriber=name, failures=failures):
                 more = failures - self._missed[worker, name]
                 self._counters["events_missed"].labels(name).inc(more)
                 self._missed[worker, name] = failures
+
+    def _is_away(self, board: str, *, away: bool) -> None:
+        if away:
+            self._boards_away.add(board)
+        else:
+            self._boards_away.discard(board)
+        self._gauges["store_away"].set(bool(self._boards_away))
 
     # ---- runs
 
@@ -193,6 +197,11 @@ class WorkerMetrics:
                 return metrics.OTHERS
             self._types.add(event.type)
         return event.type
+
+    def _began(self, event: events.RunStarted) -> None:
+        shown = self._shown(event)
+        self._running[shown].add((event.worker, event.id, event.fence))
+        shown.set(len(self._running[shown]))
 
     def _ended(self, event: events.RunEnded) -> None:
         label, run, shown = self._label(event), event.run, self._shown(event)

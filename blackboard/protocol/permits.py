@@ -7,15 +7,15 @@ run is released. The rows are written as locks are: inserted where there is none
 their etag once they are stale, and merged and deleted only under their etag. So two workers never
 have the same permit, and a worker that died keeps none for longer than the lease.
 
-A lost reply, or one to a batch that came twice, is settled by the nonces in the rows. A permit that
-was taken without its worker learning of it goes stale.
+Many permits are read in one range and taken in one batch. A lost reply, or one to a batch that came
+twice, is settled by the nonces in the rows. A permit that was taken without its worker learning of
+it goes stale.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
-from blackboard.phrases import span
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable, sent_in, with_nonces
 from blackboard.protocol.rows import data_of, readable, version_of
@@ -95,30 +95,24 @@ class Occupied:
     """The items, and the rows, that hold the permits of a limit."""
 
     items: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    """Rows that cannot be read, each in words, with its key."""
-    is_newer: bool = False
-    """Whether a newer version wrote one of them."""
+    newer: tuple[str, ...] = ()
+    """The keys of rows that a newer version wrote: they count as held for ever."""
+    unreadable: tuple[str, ...] = ()
+    """The keys of rows that cannot be read: they count as held until they are as old as a lease."""
 
     def __len__(self) -> int:
-        return len(self.items) + len(self.rows)
+        return len(self.items) + len(self.newer) + len(self.unreadable)
 
 
 async def occupied(board: BoardTable, limit: Limit) -> Occupied:
     """The permits that `take` counts as held."""
     held = [row for row in await _read(board, limit) if not row.is_stale]
+    odd = [row for row in held if row.permit is None]
     return Occupied(
         items=tuple(row.permit.id for row in held if row.permit is not None),
-        rows=tuple(_odd(board, row) for row in held if row.permit is None),
-        is_newer=any(row.is_newer for row in held),
+        newer=tuple(row.row.key for row in odd if row.is_newer),
+        unreadable=tuple(row.row.key for row in odd if not row.is_newer),
     )
-
-
-def _odd(board: BoardTable, row: PermitRow) -> str:
-    where = f"the row {row.row.key} in {_partition(board)}"
-    if row.is_newer:
-        return f"{where}, which a newer version wrote"
-    return f"{where}, which cannot be read and is free {span(LEASE)} after its last change"
 
 
 async def take(

@@ -1,16 +1,22 @@
 """How long history is kept: of each item the latest runs, up to a number and an age; of a removed
 item its tombstone.
 
-The worker that releases a run prunes the history of its item at every 16th fence: no election is
-needed for that. An item whose runs become too many before they become too old is pruned every 96
-runs: the deleted rows then fit one batch of any store. An abandoned or cancelled run stays for an
-hour in any case: if it ends late, its worker finds the row of the run. What no release prunes in
-time, as of an item that is removed or paused, or runs seldom, the coordinator of the board does
-(`sharing/coordinator.py`).
+The worker that releases a run prunes the history of its item, if the fence of the run is divisible
+by 16, or that of an attempt before it, which may have been abandoned and not released: no election
+is needed for that. An item that runs so often that its runs become too many before they become too
+old is pruned every 96 runs: the deleted rows then fit one batch of any store, and there may be
+nearly twice as many runs. An abandoned or cancelled run stays for an hour in any case: if it ends
+late, its worker finds the row of the run.
 
 What is deleted cannot be mended, and the store's clock may be years ahead for a while. So a worker
 deletes nothing for its age before it has watched that clock go on for an hour without a jump; until
-then, as any command, it prunes by number alone.
+then it prunes by number alone. A command watches no clock: `doctor --repair` prunes so, too, and a
+worker that is gone sooner, as with `--once`, leaves what is too old to others.
+
+An item that is removed, paused or done, or whose runs are always abandoned or cancelled, has no
+release that prunes; and one that runs seldom has it too late: sixteen runs of a monthly item take
+longer than its history is kept. The coordinator of the board prunes those
+(`sharing/coordinator.py`).
 
 A tombstone keeps three things of a removed item:
 
@@ -22,8 +28,8 @@ A tombstone keeps three things of a removed item:
 So it is deleted after the names have been forgotten, after its history, and after its fence was
 written to the row `floor`: an id without a row is added with the fence of that row. That write is
 answered before the deletion is sent; so an addition that misses the tombstone reads a floor that is
-high enough. The deletion states the etag of the tombstone, and spares runs above its fence: those
-are of a new life.
+high enough. The deletion states the etag of the tombstone: one that became an item again stays. Of
+its history only runs of fences up to its own are deleted: those of a new life are above.
 """
 
 from collections.abc import Sequence
@@ -308,12 +314,23 @@ async def _first_run(board: BoardTable, shard: int, key: str) -> Row | None:
 
 def needs_pruning(item: Item, *, retention: Retention, now: datetime) -> bool:
     """Whether an item may have runs that are not kept, and that no release prunes in time."""
-    if item.fence == 1 and item.stop is not None and now - item.stop <= retention.age:
-        return False  # its history is one run, which is kept: as of an item that runs once
+    is_short = has_one_young_run(item, retention=retention, now=now)
+    return not is_short and not prunes_itself(item, retention=retention, now=now)
+
+
+def has_one_young_run(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether the history of an item is one run, which is kept: as of an item that runs once."""
+    return item.fence == 1 and item.stop is not None and now - item.stop <= retention.age
+
+
+def prunes_itself(item: Item, *, retention: Retention, now: datetime) -> bool:
+    """Whether an item has runs that end in a release, which prunes its history, and has them often
+    enough: one that waits longer for its next run, or whose run has not come, is left to others.
+    """
     if item.state is not State.ACTIVE or item.failures:
-        return True
+        return False
     if item.outcome in {Outcome.ABANDONED, Outcome.CANCELLED}:
-        return True
+        return False
     if item.start is None:
-        return item.fence != 0  # it may have the history of an earlier life
-    return max(item.ready, now) - item.start > retention.age / PRUNE_EVERY
+        return item.fence == 0  # else it may have the history of an earlier life
+    return max(item.ready, now) - item.start <= retention.age / PRUNE_EVERY

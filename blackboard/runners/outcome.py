@@ -232,8 +232,9 @@ def failure(problem: BaseException) -> str:
 
 
 def ended_by(problem: BaseException, mask: Mask) -> Ended:
-    """How a run ended whose handler raised `problem`. Never raises: an answer of a handler's own
-    class that cannot be read is an error like any other.
+    """How a run ended whose handler raised `problem`. A group, as a TaskGroup makes it, is the
+    first answer in it if all are of one kind. Never raises: an answer of a handler's own class that
+    cannot be read is an error like any other.
     """
     is_lost = False
     with suppress(BaseException):

@@ -167,10 +167,11 @@ def route() -> None:
 def unroute() -> None:
     global _captures  # noqa: PLW0603 - as above
     _captures -= 1
-    for name in ("stdout", "stderr") if _captures == 0 else ():
-        stream = getattr(sys, name)
-        if isinstance(stream, _Routed):
-            setattr(sys, name, stream.original)
+    if _captures == 0:
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if isinstance(stream, _Routed):
+                setattr(sys, name, stream.original)
 
 
 # ---- logged
@@ -279,7 +280,7 @@ def keep_logs(send: Send | None) -> None:
 
 @contextmanager
 def kept_logs(send: Send) -> Iterator[None]:
-    """Sends what they emit in the whole process."""
+    """Sends what loggers of the standard library emit in the whole process."""
     global _of_process  # noqa: PLW0603 - of the process
     keep_logs(None)
     _of_process = send

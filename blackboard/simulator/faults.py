@@ -254,10 +254,10 @@ class FaultInjector:
         its holder writes that.
         """
         items, shards = self.workers.scenario.items, self.workers.scenario.shards
-        item_id, store = items[number % len(items)].id, self.workers.store
+        item_id, store = items[number % len(items)].id, self.workers.store  # fewer when shrunk
         shadow = self.shadows.of.get(item_id)
         if shadow is None or shadow.item is None or shadow.item.version == NEWER:
-            return  # shrinking leaves items out
+            return
         place = partition(BOARD, shard_of(item_id, shards), shards)
         tokens = (next_key(token.ready, item_id) for token in shadow.tokens.values())
         found = (store.contents.row(place, key) for key in (item_key(item_id), *tokens))

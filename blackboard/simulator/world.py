@@ -272,8 +272,7 @@ class World:
             for judge in self._of_changes:
                 judge(change)
 
-    # Called as handlers run, in the code of a worker, which must not catch a violation: so all is
-    # checked a moment later.
+    # ---- called as handlers run
 
     def run_begins(self, run: HandlerRun) -> None:
         self._soon(self._begins, run)

@@ -48,7 +48,8 @@ PAGES: dict[str, tuple[PageValues, Signature | None]] = {
     "actions": (pages.actions_page, pages.by_second),
 }
 """Each page by its name, with the function whose value changes when the page has to be made anew;
-None: the page never changes. The name is its address; that of the board is the root."""
+None: the page never changes. The name is its address, but for the board, which is the root; and,
+where its values name no others, it is that of its template, and its title."""
 READY_LASTS = 1.0
 """Seconds for which the board counts as readable: who need not sign in costs few requests."""
 HEALTH_WAITS = 0.5

@@ -45,11 +45,12 @@ _PAIRS = {")": "(", "]": "["}
 
 @dataclass(frozen=True, slots=True)
 class CityFeed:
-    """One source of events. `url` may hold secrets; what is shown goes through `shown`."""
+    """One source of events. `url` may hold secrets; what is shown goes through `redacted`."""
 
     url: str
     """"": the list has no address in its place."""
     name: str
+    """"", as a list is read: it gives none."""
     primary: bool = False
     """Whether its copy of an event is kept instead of those of other sources."""
     named: bool = field(default=True, compare=False)

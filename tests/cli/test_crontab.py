@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from blackboard import crontab
-from blackboard.cli import export
+from blackboard.cli import import_crontab
 from blackboard.cli.export import item_text
 from blackboard.handlers.context import unescaped
 from blackboard.schedule.schedule import make_schedule, next_due
@@ -424,7 +424,7 @@ SYSTEM = "17 * * * * munin /usr/bin/a\n25 6 * * * munin /usr/bin/b\n"
 def test_a_file_of_the_systems_cron_has_a_user_on_every_line(
     blackboard: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blackboard.cli.export.SYSTEM", re.compile(r".*/cron\.d/\w+"))
+    monkeypatch.setattr("blackboard.cli.import_crontab.SYSTEM", re.compile(r".*/cron\.d/\w+"))
     (blackboard.folder / "cron.d").mkdir()
     file = blackboard.write(SYSTEM.replace("munin /usr/bin/b", "ls /tmp"), "cron.d/x")
     said = blackboard("import-crontab", str(file), code=2).err
@@ -434,7 +434,7 @@ def test_a_file_of_the_systems_cron_has_a_user_on_every_line(
 
 @pytest.mark.parametrize("file", ["/etc/crontab", "/etc/cron.d/munin"])
 def test_the_files_of_the_systems_cron_are_known_by_their_paths(file: str) -> None:
-    assert export.SYSTEM.fullmatch(file)
+    assert import_crontab.SYSTEM.fullmatch(file)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_one_of_many_items_that_is_removed_meanwhile_keeps_no_other_from_being_c
         return await change(board, item_id, *args, **named)
 
     monkeypatch.setattr(edits, does, after_a_removal)
-    monkeypatch.setattr("blackboard.cli.run.NO_WORKER_WAIT", 0.0)
+    monkeypatch.setattr("blackboard.cli.follow.NO_WORKER_WAIT", 0.0)
     told = blackboard(verb[0], "*", *verb[1:], "--json", code=1)
     assert "town-00000 was removed by another command meanwhile" in told.err
     assert [item["id"] for item in told.json] == [f"town-{n:05}" for n in range(2 * AT_ONCE)]

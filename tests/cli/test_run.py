@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.cli import local_run, many, run
+from blackboard.cli import follow, local_run, many
 from blackboard.clock import SystemClock
 from blackboard.model import Mark, Member, Outcome, Run, State, Token
 from blackboard.protocol import claims
@@ -322,7 +322,7 @@ def _away(monkeypatch: pytest.MonkeyPatch) -> Callable[[TableError], Callable[[]
             raise answers[-1]
         return await workers(board)
 
-    monkeypatch.setattr(run, "workers", asked)
+    monkeypatch.setattr(follow, "workers", asked)
     return lambda answer: lambda: answers.append(answer)
 
 
@@ -374,7 +374,7 @@ def test_wait_for_many_reads_what_they_have_in_common_once(
         looks.append("workers")
         return await read_workers(board)
 
-    monkeypatch.setattr(run, "workers", counted)
+    monkeypatch.setattr(follow, "workers", counted)
     meanwhile(lambda: towns.finish(towns.start("town-3")), then=11.0)
     said = towns("run", "town-*", "--wait", code=1)
     assert said.out.startswith("town-3 ok in ")
@@ -387,7 +387,8 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
 ) -> None:
     names = [f"town-{number}" for number in range(5)]
     towns("add", *names, "--type", "calendars", "--first", "2035-01-01T00:00:00Z")
-    monkeypatch.setattr(many, "AT_ONCE", 2)
+    for module in (many, follow):
+        monkeypatch.setattr(module, "AT_ONCE", 2)
     most = dict[str, int]()
 
     def count(owner: Any, name: str) -> None:
@@ -407,7 +408,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
         monkeypatch.setattr(owner, name, counted)
 
     count(BoardTable, "existing")
-    count(run.Followed, "look")
+    count(follow.Followed, "look")
 
     def finish_all() -> None:
         for name in names:
@@ -421,7 +422,7 @@ def test_wait_for_many_reads_a_few_of_them_at_a_time(
 def test_of_many_the_looks_are_further_apart(
     towns: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "MOST_READ", 0.5)
+    monkeypatch.setattr(follow, "MOST_READ", 0.5)
     pauses = list[float]()
     passed = 0.0
 

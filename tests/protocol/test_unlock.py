@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from blackboard.cli.run import follow, is_pending
+from blackboard.cli.follow import follow, is_pending
 from blackboard.errors import BlackboardError
 from blackboard.model import Outcome, State
 from blackboard.protocol.edits import cancel, edit, pause, run_now, unlock
@@ -183,7 +183,6 @@ async def test_a_cancelled_run_ends_and_its_item_waits_for_its_next_slot(scene: 
     assert await scene.outcomes() == [(1, "cancelled")]
 
 
-@pytest.mark.cases_of_one_store("fences are compared above the store")
 @pytest.mark.case("S2")
 @pytest.mark.parametrize("verb", ["unlock", "cancel"])
 @pytest.mark.parametrize("now", ["waiting", "claimed again", "overridden"])

