@@ -257,8 +257,7 @@ async def edit(
         after = change(before, item)
         check_held(board.name, after, item_type=item_type, before=before)
         spec = rewrite_spec(item.spec, after)
-        if item.running and (item_type not in {None, item.type} or checkpoint is not None):
-            raise StillRuns(item.id, "checkpoint" if item_type in {None, item.type} else "type")
+        check_ended(item, item_type=item_type, checkpoint=checkpoint)
         edited, planned = replace(item, spec=spec), item
         if declared_by is not None:
             edited = replace(edited, declared_by=declared_by)
@@ -306,6 +305,14 @@ def _settings_if(board: BoardTable, item: Item, spec: str, *, needed: bool) -> R
         if needed:
             raise
         return None
+
+
+def check_ended(item: Item, *, item_type: str | None, checkpoint: str | None) -> None:
+    """Raises StillRuns for an edit of an item that has to wait for the end of its run."""
+    if item.running and item_type not in {None, item.type}:
+        raise StillRuns(item.id, "type")
+    if item.running and checkpoint is not None:
+        raise StillRuns(item.id, "checkpoint")
 
 
 def check_never_ran(item: Item) -> None:

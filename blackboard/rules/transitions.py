@@ -115,7 +115,6 @@ the event adds the name to the item's `applied`: see `rules/applied.py`.
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from msgspec import Struct
 
@@ -420,10 +419,11 @@ def released(
         retry_after=retry_after,
         final=final,
     )
+    after = _ended(after, run)
     if run.outcome is not Outcome.OK:
-        return _ended(after, run)
+        return after
     warned = one_more(item.warned) if run.warnings else 0
-    after = _ended(after, run, warned=warned, warnings=run.warnings)
+    after = replace(after, warned=warned, warnings=run.warnings)
     return after if run.is_skipped else replace(after, result=run.result, result_fence=item.fence)
 
 
@@ -442,13 +442,13 @@ def freed(item: Item, run: Run, *, settings: RunSettings, requeue: bool = False)
     after = after_run(
         item, run.outcome, settings=settings, now=run.stop, fraction=0.0, requeue=requeue
     )
-    return _ended(after, run, fence=one_more(item.fence))
+    return replace(_ended(after, run), fence=one_more(item.fence))
 
 
 def unlocked(item: Item, run: Run) -> Item:
     """The item when an operator has taken its lock away: the same run is due at once, unchanged."""
     _check(ItemEvent.UNLOCK, item)
-    return _ended(item, run, ready=run.stop, put_back=True, fence=one_more(item.fence))
+    return replace(_ended(item, run), ready=run.stop, put_back=True, fence=one_more(item.fence))
 
 
 def passed_over(item: Item, *, settings: RunSettings, now: datetime) -> Item:
@@ -512,8 +512,7 @@ def after_run(
     return _waiting_for(same, following, settings=settings, now=now)
 
 
-def _ended(item: Item, run: Run, **changes: Any) -> Item:
-    """The item after the end of a run, and with these changes."""
+def _ended(item: Item, run: Run) -> Item:
     return replace(
         item,
         stop=run.stop,
@@ -521,7 +520,6 @@ def _ended(item: Item, run: Run, **changes: Any) -> Item:
         outcome=run.outcome,
         runs=one_more(item.runs),
         error=run.error,
-        **changes,
     )
 
 
@@ -550,23 +548,14 @@ def _waiting_for(
     """The item that waits for the first of its requests, or for its slot `following`; without both
     it is done. One that was done and has a slot again is active, or paused if it was.
     """
-    after = _with_params(item, "")
     state = State.PAUSED if item.is_paused else State.ACTIVE
+    after = replace(_with_params(item, ""), state=state, attempt=1, put_back=False)
     if item.requests:
-        after = replace(after, state=state, attempt=1)
         return _first_request(after, following, now=now)
     if following is None:
-        return replace(after, state=State.DONE, attempt=1, put_back=False)
+        return replace(after, state=State.DONE)
     ready = ready_for(item.id, following, settings=settings, first=item.start is None)
-    return replace(
-        after,
-        state=state,
-        attempt=1,
-        put_back=False,
-        slot=following,
-        ready=ready,
-        planned=following,
-    )
+    return replace(after, slot=following, ready=ready, planned=following)
 
 
 # ---- the history
