@@ -1,8 +1,9 @@
 """Checks the input of callers before anything is done: of an item, and the arguments of a call.
 
-The command line and the Python interface refuse with the same words. The annotations of a method of
-the Python interface say what it takes (`checked`). A text or a number of a class of its own, such
-as a template engine's, is taken as a plain one.
+The command line and the Python interface check the same fields of an item, and refuse with the same
+words. The annotations of a method of the Python interface say what it takes (`checked`); an
+argument of another kind is refused by its name. A text or a number of a class of its own, such as a
+template engine's, is taken as a plain one.
 """
 
 import json

@@ -1,9 +1,10 @@
 """Opens and reads files that a person has named: settings, items, a crontab, the value of a param;
 and regular files, where others may have put something else in their place.
 
-A named pipe and a socket are refused: to read one would wait until a program writes into it. A pipe
-that a shell has opened is read: `/dev/stdin`, and `/dev/fd/63`, as shells write `<(...)`. A device
-may have no end: `read_bytes` has a limit, and the caller of `opened_file` needs one.
+What such a name means may be no regular file. A named pipe and a socket are refused: to read one
+would wait until a program writes into it. A pipe that a shell has opened is read: `/dev/stdin`, and
+`/dev/fd/63`, as shells write `<(...)`. A device may have no end: `read_bytes` has a limit, and the
+caller of `opened_file` needs one.
 """
 
 import errno

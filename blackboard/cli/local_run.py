@@ -45,9 +45,10 @@ from blackboard.protocol.rows import record_of, text_of
 from blackboard.rules.breaker import Need
 from blackboard.rules.transitions import requested
 from blackboard.runners.handler_run import RunReport, context_of
+from blackboard.runners.logs import emitting_info, kept_logs
 from blackboard.runners.loop import log_masked, run_loop
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result
-from blackboard.runners.output import Substitute, Tail, emitting_info, kept_logs, staying_alive
+from blackboard.runners.output import Substitute, Tail, staying_alive
 from blackboard.runners.resources import LoopResources, ProcessResources
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask, mask_of_worker

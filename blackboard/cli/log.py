@@ -1,4 +1,6 @@
-"""`blackboard log`: the newest runs of items; runs as they end; or what people did."""
+"""`blackboard log`: the newest runs of items, found without reading the whole history; runs as they
+end (`--follow`); or what people did (`--actions`).
+"""
 
 import asyncio
 import re

@@ -1,8 +1,8 @@
 """The options that say how an item is run, shared by `add`, `edit` and `run`.
 
 Params are given as KEY=VALUE: `retries=3`, `feeds=@feeds.txt`, `window.days=90`. A value that
-parses as JSON is that; any other is text. `@FILE` is the text of a file, `"@jon"` is text. A dot in
-the key leads into an object.
+parses as JSON is that; any other is text. `@FILE` is the text of a file; text that begins with an @
+is written as JSON: `handle="@jon"`. A dot in the key leads into an object.
 """
 
 import json

@@ -39,8 +39,8 @@ from blackboard.handlers.handler import Handler
 from blackboard.named_files import can_be_read_again
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
+from blackboard.runners.logs import emitting_info
 from blackboard.runners.loop import run_loop
-from blackboard.runners.output import emitting_info
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.outage_reports import REPORT_EVERY
 

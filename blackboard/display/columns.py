@@ -27,8 +27,9 @@ from blackboard.model import (
 )
 from blackboard.protocol.groups import GroupLeases
 from blackboard.records import decoded
+from blackboard.rules.groups import Partition, PartitionState
 from blackboard.rules.next_run import is_ahead
-from blackboard.rules.status import ItemStatus, Partition, PartitionState, counts_of
+from blackboard.rules.status import ItemStatus, counts_of
 from blackboard.schedule.limits import without_windows
 from blackboard.schedule.rrule import BREAK
 from blackboard.schedule.schedule import without_limits

@@ -30,7 +30,8 @@ from blackboard.protocol.members import lost_since, served_types, with_silence, 
 from blackboard.protocol.planning import planning_of, why_unplanned
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.status import BoardStatus, count, statistics_if_large
-from blackboard.rules.status import ItemStatus, PartitionState
+from blackboard.rules.groups import PartitionState
+from blackboard.rules.status import ItemStatus
 from blackboard.rules.wrong_clock import Planning, problem_of_times
 from blackboard.why import NEWER
 

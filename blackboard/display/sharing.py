@@ -1,4 +1,6 @@
-"""Partitions of groups, and elections, in words and as records; `rules/status.py` judges them."""
+"""Partitions of groups and elections of a board, with their holders, in words and as records.
+`rules/groups.py` judges their state.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +15,8 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.groups import GroupLeases, resumed_at
 from blackboard.protocol.leaders import Elections, read_elections
 from blackboard.rules import due
-from blackboard.rules.status import ItemStatus, Partition, has_no_leader, ran_for
+from blackboard.rules.groups import Partition, has_no_leader, ran_for
+from blackboard.rules.status import ItemStatus
 from blackboard.rules.transitions import FAILING
 from blackboard.spec import decode_spec, resolve
 

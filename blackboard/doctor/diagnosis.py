@@ -1,27 +1,28 @@
-"""What is wrong with an item and its tokens, and the batch that repairs them. Pure.
+"""What is wrong with an item and its tokens, from their rows alone. Pure.
 
-docs/rows.md lists what holds otherwise, D1 to D14. It holds of rows that were read at one moment.
-Rows that are read one after another while workers run show a healthy item in two places or in none;
-`cases.py` reads them as of one moment.
+    D1   active and not running: its waiting token is there, under the time the item says, alone
+    D2   running: its lock is there, with the same fence and owner, and no waiting token
+    D3   paused, done or removed: no waiting token; a lock only while it drains
+    D4   no token without its item, of an earlier life of it, or in a shard where it does not belong
+    D5   the waiting token says what the item says: it is a projection of it
+    D6   no run in the history has a higher fence than the item; the newest agrees with it, but may
+         end later; no history is without an item, for a removed one leaves a tombstone
+    D7   every row can be read, and the board of a group or of elections has its own row; no item
+         is due beyond the horizon, unless a person chose that time; nothing is overdue for long,
+         unless the board is paused
+    D8   no lock is older than its lease plus the longer of lease and cycle, unless the board is
+         paused; no lease is longer than a duration can be
+    D9   every row is of a kind that belongs in its partition; every key fits the id in its row
+    D10  rows of a newer version cannot be judged by this program
+    D11  no start or stop lies in the future, and no token waits for a time that its schedule does
+         not explain
+    D12  the settings of an item that is not removed can be computed, and the limit that its run
+         counts against; its type is a pump only if it is a partition
+    D13  the board is paused in all shards or in none
+    D14  no rename was interrupted: until it is done, its items are paused
 
-The repair is one batch:
-
-    no item                           its tokens and its lock are deleted, each by its own etag
-    a lock that may be alive          it is kept, the item runs by it; waiting tokens are deleted
-    a lock that is of an older fence  it is deleted, and the fence rises above it
-    a lock that cannot be read        it is deleted as soon as no worker can hold it
-    running, but no lock              the fence rises and the item waits again, due as it was
-    waiting                           its token is the one that the item names, and no other; one
-                                      that cannot be read is written anew
-    unlike its history                the fence rises to it; outcome and stop are the newest run's
-    ahead of the clock                start and stop are now; what nothing explains is planned anew
-
-A lock may be alive when it is of this life of the item and its fence is not below the item's; its
-holder then releases it as usual, or it goes stale. Every batch states the etag of the item as it
-was judged, and of each row that it deletes or replaces: if one of them has changed, the whole batch
-is refused. Foreign rows, items in a wrong shard and rows of a newer version are left alone, and so
-is an item that has a lock or a token of a newer version. A row that cannot be read keeps the others
-of its item from repair only if it is the item itself, or a lock that may be held.
+These hold of rows that were read at one moment. Rows that are read one after another while workers
+run show a healthy item in two places or in none; `cases.py` reads them as of one moment.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,29 +32,16 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from blackboard.errors import BadRow
-from blackboard.model import (
-    HIGHEST_FLOOR,
-    VERSION,
-    Item,
-    Lock,
-    Outcome,
-    Run,
-    State,
-    Token,
-    Work,
-    one_more,
-    replace,
-)
+from blackboard.model import HIGHEST_FLOOR, VERSION, Item, Lock, Outcome, Run, State, Token, Work
 from blackboard.phrases import command, since, span, stamp
 from blackboard.protocol import keys
-from blackboard.protocol.batches import changed_columns, insert_next, token_of
-from blackboard.protocol.keys import item_key, lock_key, next_key, shard_of
+from blackboard.protocol.batches import token_of
+from blackboard.protocol.keys import item_key, next_key, shard_of
 from blackboard.protocol.rename_marks import renaming_of
 from blackboard.protocol.rows import Record, WrongKey, record_in, version_of
-from blackboard.rules.transitions import brought_back
 from blackboard.rules.wrong_clock import Planning, is_named, problem_of_times
 from blackboard.schedule.times import LONGEST
-from blackboard.table import Delete, Etag, Merge, Op, Replace, Row
+from blackboard.table import Etag, Row
 
 LEASE_NOT_KNOWN = timedelta(hours=1)
 """The lease assumed for an item whose settings cannot be computed, and the shortest one for a lock
@@ -405,74 +393,3 @@ def _times(case: Case, item: Item, bounds: Bounds) -> Iterator[Finding]:
 def has_lease(lock: Lock) -> bool:
     """Whether the lease of a lock is no longer than a duration can be."""
     return lock.stale_after <= LONGEST.total_seconds()
-
-
-# ---- the repair
-
-
-def repair_ops(case: Case, bounds: Bounds) -> list[Op]:
-    """The batch that repairs a case; empty when nothing can be repaired."""
-    if case.is_sealed:
-        return []
-    if case.item is None:
-        return _without_item(case)
-    if is_astray(case, bounds) or may_be_held(case, bounds):
-        return []
-    kept = case.lock if case.lock is not None and may_live(case.lock, case.item) else None
-    after = _following(case.item, kept) if kept else _freed(case, case.item, bounds)
-    ops = _token_ops(case, after)
-    if case.lock is not None and kept is None:
-        ops.append(Delete(lock_key(case.id), case.lock.etag))
-    if case.bad_lock is not None:
-        ops.append(Delete(lock_key(case.id), case.bad_lock.etag))
-    changed = changed_columns(case.item, after)
-    if not ops and not changed:
-        return []
-    return [Merge(item_key(case.id), changed, case.item.etag), *ops]
-
-
-def may_live(lock: Lock, item: Item) -> bool:
-    """Whether the holder of a lock may still be at work, and under a valid fence."""
-    is_of_it = lock.born == item.born and lock.fence >= item.fence
-    return item.state is not State.REMOVED and is_of_it and has_lease(lock)
-
-
-def _following(item: Item, lock: Lock) -> Item:
-    """The item as it should be beside a lock that is kept."""
-    if item.running and (item.fence, item.owner) == (lock.fence, lock.owner):
-        return item
-    return replace(item, running=True, owner=lock.owner, fence=lock.fence, start=lock.since)
-
-
-def _freed(case: Case, item: Item, bounds: Bounds) -> Item:
-    """The item without a lock, planned by the present time; its fence rises above the lock's."""
-    fence = one_more(item.fence) if item.running else item.fence
-    if case.lock is not None and case.lock.fence >= fence:
-        fence = one_more(case.lock.fence)
-    after = replace(item, running=False, fence=max(fence, case.highest))
-    run = case.newest
-    if run is not None and speaks_for(run, case, item):
-        after = replace(after, outcome=run.outcome, stop=run.stop)
-    if bounds.planning is None or item.state is State.REMOVED:
-        return after
-    return brought_back(after, bounds.planning, now=bounds.now)
-
-
-def _token_ops(case: Case, after: Item) -> list[Op]:
-    others = dict(case.etags)
-    ops: list[Op] = []
-    if after.waits:
-        named = insert_next(after)
-        etag, token = others.pop(named.key, None), case.tokens.get(named.key)
-        if etag is None:
-            ops.append(named)
-        elif token is None or token.born != after.born or differences(token, after):
-            ops.append(Replace(named.key, named.data, etag))
-    return ops + [Delete(key, etag) for key, etag in others.items()]
-
-
-def _without_item(case: Case) -> list[Op]:
-    ops: list[Op] = [Delete(key, etag) for key, etag in case.etags.items()]
-    if (lock := case.lock or case.bad_lock) is not None:
-        ops.append(Delete(f"{keys.LOCK}{case.part}", lock.etag))
-    return ops

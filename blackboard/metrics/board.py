@@ -14,7 +14,7 @@ from blackboard import metrics
 from blackboard.display.health import Overview
 from blackboard.model import ItemCounts, Statistics
 from blackboard.protocol.groups import GroupLeases
-from blackboard.rules.status import PartitionState
+from blackboard.rules.groups import PartitionState
 
 STATES = ("active", "paused", "done")
 """Each item has one of them."""

@@ -9,9 +9,11 @@ Unlock and cancel take a lock from its holder. Both are about the lock that was 
 and do nothing to another. The fence rises, so that the holder's result is found to be late; the
 holder stops its handler at its next renewal or walk.
 
-Each counts once, whatever reply gets lost. A request that is tried again stays bound to the item
-and lock that were first read: one made anew meanwhile is another. And it carries a name, which the
-item remembers (`rules/applied.py`): a pause is not applied again over a later resume.
+Each counts once, whatever reply gets lost. A request that is tried again after a lost race or a
+lost reply stays bound to the item and lock that were first read: an item removed and made anew
+meanwhile is another one, and a lock claimed meanwhile another lock. And it carries a name, which
+the item remembers: a pause that was applied is not applied again over a resume that came after it.
+`rules/applied.py` says how long a name is remembered, and why that is long enough.
 """
 
 from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import workers
 from blackboard.protocol.rows import version_of
 from blackboard.protocol.status import read_status
-from blackboard.rules.status import Partition, PartitionState, judged
+from blackboard.rules.groups import Partition, PartitionState, judged
 from blackboard.schedule.times import LONGEST, format_duration, parse_duration
 from blackboard.spec import INTERVAL, OF_ITS_TIMES, SHORTEST_LEASE, RunSettings, Spec
 from blackboard.table import Row

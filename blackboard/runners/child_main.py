@@ -40,8 +40,8 @@ from blackboard.runners import wire
 from blackboard.runners.handler_run import OVER, RunReport, context_of
 from blackboard.runners.interpreter import die_with, reset_signals
 from blackboard.runners.leftovers import OF_RESOURCES, State, first_state, left, state
+from blackboard.runners.logs import Logged, emitting_info, kept_logs
 from blackboard.runners.outcome import GOOD_EXIT, ended_by, fitting_result, name_of
-from blackboard.runners.output import Logged, emitting_info, kept_logs
 from blackboard.runners.resources import ProcessResources
 from blackboard.runners.secrets import NOTHING, Mask
 from blackboard.runners.signals import ThreadSignal

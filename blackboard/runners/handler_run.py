@@ -20,8 +20,8 @@ from blackboard.clock import SystemClock
 from blackboard.errors import BlackboardError, LeaseLost
 from blackboard.handlers.context import Context, Signal, progress_of
 from blackboard.runners import wire
+from blackboard.runners.logs import Logged, RunLogger
 from blackboard.runners.outcome import fitting_checkpoint, fitting_warning
-from blackboard.runners.output import Logged, RunLogger
 from blackboard.runners.runner import RunData
 from blackboard.runners.secrets import Mask
 

@@ -23,9 +23,10 @@ from blackboard.handlers.params import with_params
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runners import wire
 from blackboard.runners.handler_run import RunReport, context_of
+from blackboard.runners.logs import keep_logs, own_logs
 from blackboard.runners.loop import RunOfLoop, log_masked, own, own_context
 from blackboard.runners.outcome import GOOD_EXIT, Notes, ended_by, failure, fitting_result, name_of
-from blackboard.runners.output import Tail, capture, keep_logs, own_logs, route, unroute
+from blackboard.runners.output import Tail, capture, route, unroute
 from blackboard.runners.resources import LoopResources
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 from blackboard.runners.signals import LoopSignal, Unawaited

@@ -25,7 +25,7 @@ from blackboard.model import Ended, LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_LINE, LONGEST_LOG, class_of, cut_middle, message_of
 from blackboard.protocol.results import LONGEST_WARNING, not_kept, warnings_of
 from blackboard.runners import wire
-from blackboard.runners.output import Logged, encodable
+from blackboard.runners.logs import Logged, encodable
 from blackboard.runners.runner import Reporter
 from blackboard.runners.secrets import MOST_MASKED, Mask
 from blackboard.spec import DEEPEST, is_nested_deeper, plain

@@ -13,7 +13,7 @@ import msgspec
 from blackboard.handlers.code import Code
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended
-from blackboard.runners.output import Logged
+from blackboard.runners.logs import Logged
 from blackboard.runners.runner import RunData
 
 LARGEST: Final = 64 << 20

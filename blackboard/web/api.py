@@ -4,9 +4,11 @@
     POST /api/v1/pause {"id": "davis"}    an operator's verb; answers with the item as it is then
 
 One table, `OPERATIONS`, makes the routes and their description, /api/v1/openapi.json. The pages
-ignore parameters that they do not understand; here they are an error. An id is any text, so it is a
-parameter and no part of a path. A POST has to be application/json: no form of a page elsewhere can
-send that without asking first.
+ignore parameters that they do not understand; here they are an error, as is what there is not, and
+every error is one object. An id is any text, so it is a parameter and no part of a path.
+
+A POST has to be application/json: no form of a page elsewhere can send that without asking first,
+and the gate has looked at its origin besides.
 """
 
 import re
@@ -48,9 +50,9 @@ from blackboard.web import refusals, shapes
 from blackboard.web.actions import do
 from blackboard.web.filters import Filter, facet_counts
 from blackboard.web.health import LARGEST_EXAMINED, examined
+from blackboard.web.openapi import JSON_TYPE, Operation, description
 from blackboard.web.pages import next_times
 from blackboard.web.runs import cursor_in, page_of
-from blackboard.web.shapes import JSON_TYPE, Operation, description
 from blackboard.web.site import Site
 from blackboard.web.snapshot import READ_EVERY
 from blackboard.why import ExplainedItem, explained_record, read_one

@@ -1,14 +1,17 @@
 """Fetches the feeds of one run: a queue for each host, so that no host delays the others.
 
-A host, which is a name and a port, gets a few requests at once. All hosts together have a number of
-places, and a request that takes long gives its place back while it goes on, so that slow or silent
-hosts do not use the places of others. A host that timed out twice is down for this run.
+A host gets a few requests at once. All hosts together have a number of places, and a request that
+takes long gives its place back while it goes on, so that slow or silent hosts do not use the places
+of others. A host that timed out twice is down for this run, and what waits for it fails at once. A
+host is a name and a port.
 
 A time for the next request (Retry-After) is waited for once, by all feeds of the host, if it is
 soon. Else it is that of the feed alone, as many hosts answer so for a page that is broken: the host
 gets no more requests in this run when it says 429, or when two of its feeds are refused.
 
-Each redirect waits in the queue of its host, and the time in a queue is not counted.
+Each redirect waits in the queue of its host, and the time in a queue is not counted. `request.py`
+makes one request, `cache.py` keeps what other cities have fetched. Where the settings allow it, a
+feed may be a file of this machine.
 """
 
 import asyncio

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from blackboard.model import Item, Lock, Outcome, State, replace
-from blackboard.rules.status import ItemStatus, PartitionState, has_no_leader, judged, status_of
+from blackboard.rules.groups import PartitionState, has_no_leader, judged
+from blackboard.rules.status import ItemStatus, status_of
 from tests.support.plans import HOUR, MINUTE, NOON, item
 
 SECOND = timedelta(seconds=1)

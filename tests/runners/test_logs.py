@@ -14,7 +14,7 @@ import pytest
 from blackboard.model import LogLine, Outcome, replace
 from blackboard.phrases import LONGEST_ERROR, LONGEST_LINE, LONGEST_LOG
 from blackboard.runners.handler_run import RunReport
-from blackboard.runners.output import Logged, keep_logs, kept_logs, own_logs
+from blackboard.runners.logs import Logged, keep_logs, kept_logs, own_logs
 from blackboard.runners.process import ProcessRunner
 from blackboard.runners.runner import Runner
 from blackboard.runners.secrets import NOTHING, Mask

@@ -11,7 +11,8 @@ from typing import Any, get_origin, get_type_hints
 import msgspec
 
 from blackboard.web.api import OPERATIONS
-from blackboard.web.shapes import OPTIONS, STATUSES
+from blackboard.web.openapi import STATUSES
+from blackboard.web.shapes import OPTIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "api.md"
 READS = "| GET /api/v1 | parameters | answers |\n|---|---|---|\n"
