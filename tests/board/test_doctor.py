@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace as replace_spec
 
-from blackboard import doctor
-from blackboard.doctor import LARGEST_SKEW, Examination, examine
+from blackboard.doctor import LARGEST_SKEW, Examination, examination, examine
 from blackboard.doctor.diagnosis import Finding
 from blackboard.model import VERSION, Member, replace
 from blackboard.protocol import keys
@@ -286,7 +285,7 @@ async def test_many_items_that_are_late_cost_no_request_each(scene: Scene, *, qu
 async def test_a_quick_examination_looks_at_few_items_however_many_look_broken(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "MOST_LOOKED_AT", 3)
+    monkeypatch.setattr(examination, "MOST_LOOKED_AT", 3)
     await scene.fill(8)
     newer = [Merge(row.key, {"version": VERSION + 1}, ANY) for row in await scene.rows()]
     await plant(scene, *[one for one in newer if one.key.startswith(keys.NEXT)])

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from blackboard import doctor
 from blackboard.display import health
 from blackboard.display.health import read_alarms
-from blackboard.doctor import Examination
+from blackboard.doctor import Examination, examination
 from blackboard.events import StoreAway
 from blackboard.model import ANNOUNCE_EVERY, LOST_AFTER, VERSION, Member, replace
 from blackboard.protocol.keys import worker_key, workers_partition
@@ -235,12 +234,12 @@ async def test_a_reading_of_a_board_takes_the_types_of_a_worker_apart_once(
     await scene.fill(20)
     scene.later(minutes=5)
     monkeypatch.setattr(health, "workers", present)
-    monkeypatch.setattr(doctor, "workers", present)
+    monkeypatch.setattr(examination, "workers", present)
     CountedTypes.times = 0
     found, _ = await read_alarms(scene.board, await read_status(scene.board))
     assert [one.kind for one in found.alarms] == ["overdue"] * 20
     assert CountedTypes.times == 1
-    await doctor.examine(scene.board, Examination())
+    await examination.examine(scene.board, Examination())
     assert CountedTypes.times == 2
 
 
