@@ -225,7 +225,7 @@ def _batches(
         rows = size = 0
         for finished_run in group:
             ops, done = prepare(board, finished_run, now=now)
-            weight = sum(_weight(op) for op in ops)
+            weight = _weight(ops)
             full = rows + len(ops) > board.table.max_rows or size + weight > board.table.max_bytes
             if batch and full:
                 yield batch
@@ -240,13 +240,12 @@ def _whose(batch: Sequence[Prepared], index: int) -> FinishedRun:
     return [finished_run for finished_run, ops, _ in batch for _ in ops][index]
 
 
-def _weight(op: Op) -> int:
-    """Bytes of an operation, estimated high: keys and JSON escapes included."""
-    if isinstance(op, Delete):
-        return 600
-    texts = "".join([value for value in op.data.values() if type(value) is str])
+def _weight(ops: Sequence[Op]) -> int:
+    """Bytes of operations, estimated high: keys and JSON escapes included."""
+    values = [value for op in ops if not isinstance(op, Delete) for value in op.data.values()]
+    texts = "".join([value for value in values if type(value) is str])
     size = len(texts) if texts.isascii() else len(texts.encode("utf-8", "surrogatepass"))
-    return 1000 + 60 * len(op.data) + 2 * size
+    return 1000 * len(ops) + 60 * len(values) + 2 * size
 
 
 def releases_at_once(board: BoardTable) -> int:
