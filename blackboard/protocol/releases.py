@@ -143,7 +143,8 @@ async def release(
         claim = finished_run.claim
         is_certain = claim.item.etag and claim.fence == newest[claim.id]
         (certain if is_certain else doubtful).append(finished_run)
-    sent = await _in_batches(board, certain, renewals=renewals, landed=landed)
+    sent = _Sending(board, certain, renewals=renewals, landed=landed)
+    await sent.send_all()
     left = doubtful + sent.left
     renewals.resume(left)
     written = sent.written
@@ -162,55 +163,75 @@ async def release(
     return [written[finished_run.claim.nonce] for finished_run in finished]
 
 
-class _Sent(Struct):
-    """The results of releases that were sent in batches, by nonce."""
-
-    written: dict[str, Released] = {}
-    ready: dict[str, datetime | None] = {}
-    """When the items are ready next, by the last batch that may have landed."""
-    left: list[FinishedRun] = []
-    """The runs that are to be settled."""
-
-
-async def _in_batches(
-    board: BoardTable, certain: list[FinishedRun], *, renewals: Renewals, landed: Landed
-) -> _Sent:
-    sent, rounds, failures = _Sent(), 0, 0
-    while certain and rounds < ROUNDS and (failures < FAILURES or len(certain) == 1):
-        rounds += 1
-        certain = await renewals.pause(certain)
-        batches = _batches(
-            board, certain, now=await until_answered(board, certain[0].claim.id, board.table.now)
-        )
-        certain = []
-        for batch in batches:
-            sent.ready |= {finished_run.claim.nonce: done.ready for finished_run, _, done in batch}
-            ops = [op for _, ops, _ in batch for op in ops]
-            partition = board.partition(batch[0][0].claim.id)
-            try:
-                await board.table.commit(partition, ops)
-            except (Busy, Unavailable) as trouble:
-                rounds = 0
-                certain += [finished_run for finished_run, _, _ in batch]
-                renewals.resume(certain)
-                failures += 1
-                await board.ready(partition, trouble, failures=failures)
-            except Unknown:
-                sent.left += [finished_run for finished_run, _, _ in batch]
-            except (Conflict, Refused) as refusal:
-                in_the_way = _whose(batch, refusal.index)
-                sent.left.append(in_the_way)
-                certain += [
-                    finished_run for finished_run, _, _ in batch if finished_run is not in_the_way
-                ]
-            else:
-                sent.written |= {finished_run.claim.nonce: done for finished_run, _, done in batch}
-                await landed([(finished_run, done) for finished_run, _, done in batch])
-    sent.left += certain
-    return sent
-
-
 Prepared = tuple[FinishedRun, list[Op], Released]
+
+
+class _Sending:
+    """Releases that are sent in batches, a few times, until each has landed or is to be settled."""
+
+    def __init__(
+        self,
+        board: BoardTable,
+        certain: list[FinishedRun],
+        *,
+        renewals: Renewals,
+        landed: Landed,
+    ) -> None:
+        self.written: dict[str, Released] = {}
+        """The releases that have landed, by nonce."""
+        self.ready: dict[str, datetime | None] = {}
+        """When the items are ready next, by the last batch that may have landed; by nonce."""
+        self.left: list[FinishedRun] = []
+        """The runs that are to be settled."""
+        self._board = board
+        self._renewals = renewals
+        self._landed = landed
+        self._to_send = certain
+        self._rounds = 0
+        """How often each of them was sent since the store was last busy or away."""
+        self._failures = 0
+        """How often the store was busy or away."""
+
+    async def send_all(self) -> None:
+        """Sends all releases, and those of a refused batch again without the one in the way."""
+        while self._may_send():
+            self._rounds += 1
+            runs, self._to_send = await self._renewals.pause(self._to_send), []
+            now = await until_answered(self._board, runs[0].claim.id, self._board.table.now)
+            for batch in _batches(self._board, runs, now=now):
+                await self._send(batch)
+        self.left += self._to_send
+
+    def _may_send(self) -> bool:
+        """Whether there are releases to send, in another batch. One that is alone does not hold up
+        others while the store is busy or away.
+        """
+        is_patient = self._failures < FAILURES or len(self._to_send) == 1
+        return bool(self._to_send) and self._rounds < ROUNDS and is_patient
+
+    async def _send(self, batch: Sequence[Prepared]) -> None:
+        runs = [finished_run for finished_run, _, _ in batch]
+        self.ready |= {finished_run.claim.nonce: done.ready for finished_run, _, done in batch}
+        partition = self._board.partition(runs[0].claim.id)
+        try:
+            await self._board.table.commit(partition, [op for _, ops, _ in batch for op in ops])
+        except (Busy, Unavailable) as trouble:
+            self._rounds = 0
+            self._failures += 1
+            self._to_send += runs
+            self._renewals.resume(self._to_send)
+            await self._board.ready(partition, trouble, failures=self._failures)
+        except Unknown:
+            self.left += runs
+        except (Conflict, Refused) as refusal:
+            in_the_way = _whose(batch, refusal.index)
+            self.left.append(in_the_way)
+            self._to_send += [
+                finished_run for finished_run in runs if finished_run is not in_the_way
+            ]
+        else:
+            self.written |= {finished_run.claim.nonce: done for finished_run, _, done in batch}
+            await self._landed([(finished_run, done) for finished_run, _, done in batch])
 
 
 def _batches(
