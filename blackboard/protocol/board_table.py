@@ -6,7 +6,7 @@ board through this one.
 """
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from copy import copy
 from datetime import datetime
 from typing import TypeVar
@@ -434,29 +434,6 @@ def _readable(record_type: type[Record], row: Row) -> Record | None:
         return record_in(record_type, row)
     except BadRow:
         return None  # one bad row must not stop a worker; `doctor` reports it
-
-
-async def with_nonces(table: Table, partition: str, nonces: Mapping[str, str]) -> dict[str, Row]:
-    """The rows of a batch without an answer that were written, by key, as they are now: those that
-    carry the nonce that `nonces` has for their key. Reads one range.
-    """
-    rows = table.scan(partition, min(nonces), just_after(max(nonces)))
-    return {
-        row.key: row
-        async for row in rows
-        if row.key in nonces and row.data.get("nonce") == nonces[row.key]
-    }
-
-
-def sent_in(row: Row, *, before: float, now: float) -> float:
-    """When the last renewal that wrote a lock or a permit was sent: a row with the nonce of this
-    process has the time of its own monotonic clock. `before`, the latest send that is known to have
-    been applied, where the row has no later one; damage is passed over.
-    """
-    sent = row.data.get("sent")
-    if isinstance(sent, bool) or not isinstance(sent, int | float):
-        return before
-    return sent if before < sent <= now else before
 
 
 UNREADABLE_MARK = Mark(by="unknown", at=NEVER)

@@ -5,14 +5,7 @@ claim has a fresh nonce, and the nonce in the lock says whose it is. A claim tha
 its worker has stopped waiting for the answer is found by the worker's next walk, and adopted. A
 claim whose answer comes when its lease is nearly over is renewed before it is run.
 
-**Deadlines.** A holder trusts its lock for a share of the lease, counted from when it sent the last
-renewal that is known to be applied: the store has stamped the lock no earlier than that. Where the
-reply is lost, the lock has to say which renewal was applied. Its nonce and a new etag do not: an
-earlier renewal may have landed late, and another process may have marked the lock
-(`mark_standstill`). So each renewal writes into the lock when it was sent, by the monotonic clock
-of the holder, and a lock that is read back counts from that time. Any later write of the lock only
-makes it younger for other workers. Only the process that wrote this time uses it, because it alone
-has the nonce.
+Renewals, and until when a holder trusts its lock, are in `renewals.py`.
 """
 
 import asyncio
@@ -36,8 +29,9 @@ from blackboard.protocol.batches import (
     lock_of,
     override_ops,
 )
-from blackboard.protocol.board_table import BoardTable, Resolve, sent_in, with_nonces
+from blackboard.protocol.board_table import BoardTable, Resolve
 from blackboard.protocol.planning import TOO_LARGE
+from blackboard.protocol.renewals import RENEWALS, landed, renew_rows
 from blackboard.protocol.rows import check_version
 from blackboard.rules.due import Move, deadline, lease, may_take_over
 from blackboard.rules.transitions import claimed, freed, overridden, passed_over, put_off, run_of
@@ -46,8 +40,6 @@ from blackboard.table import Conflict, ConflictKind, Merge, Op, Refused, TableEr
 
 ROWS_OF_A_CLAIM = 3
 """Operations of a claim, in this order: delete the token, insert the lock, merge the item."""
-RENEWALS = 3
-"""Batches sent for one renewal, at most, before it is left to the next one."""
 
 
 class Claim(Struct, frozen=True, gc=False, kw_only=True):
@@ -98,6 +90,16 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         return self.lock.nonce
 
     @property
+    def row_key(self) -> str:
+        """That of the lock."""
+        return keys.lock_key(self.id)
+
+    @property
+    def row_etag(self) -> str:
+        """That of the lock."""
+        return self.lock.etag
+
+    @property
     def start(self) -> datetime:
         return self.lock.since
 
@@ -115,13 +117,15 @@ class Claim(Struct, frozen=True, gc=False, kw_only=True):
         item = replace(self.item, etag=item_etag)
         return replace(self, item=item, lock=replace(self.lock, etag=lock_etag))
 
-    def renewed(self, lock_etag: str, *, sent: float) -> "Claim":
+    def renewed(self, row_etag: str, *, sent: float) -> "Claim":
         """The claim after a renewal: its lock has this etag."""
-        return replace(self, lock=replace(self.lock, etag=lock_etag), sent=sent)
+        return replace(self, lock=replace(self.lock, etag=row_etag), sent=sent)
 
-    def found(self, lock_etag: str, *, sent: float) -> "Claim":
-        """The claim after no answer: its lock was found with this etag; its item has to be read."""
-        return replace(self.answered(lock_etag=lock_etag, item_etag=""), sent=sent)
+    def found(self, row_etag: str, *, sent: float) -> "Claim":
+        """The claim after no answer: its lock was found with this etag; its item has to be read
+        again before the release.
+        """
+        return replace(self.answered(lock_etag=row_etag, item_etag=""), sent=sent)
 
     def with_item(self, item: Item, resolve: Resolve) -> "Claim":
         """The claim with its item as that was just read or written: attempt, owner and start are
@@ -188,12 +192,12 @@ async def claim(board: BoardTable, tokens: Sequence[Token], *, owner: str) -> Cl
         for token, made in zip(tokens, claims, strict=True)
         for op in claim_ops(token, made.item, made.lock)
     ]
-    nonces = {made.nonce for made in claims}
+    partition, nonces = board.partition(tokens[0].id), {made.nonce for made in claims}
     board.in_flight |= nonces
     try:
-        etags = await board.table.commit(board.partition(tokens[0].id), ops)
+        etags = await board.table.commit(partition, ops)
     except Unknown:
-        return Claimed(claims=await _landed(board, claims))
+        return Claimed(claims=await landed(board, partition, claims))
     except Conflict as lost:
         return await _lost(board, tokens[lost.index // ROWS_OF_A_CLAIM], lost)
     except Refused as refused:
@@ -222,21 +226,6 @@ def _one_item() -> Iterator[None]:
         yield
     except Refused as refused:
         raise _problem(refused) from None
-
-
-async def _landed(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
-    """The claims of one shard that have landed: those whose locks carry their nonces. They have the
-    present etags of the locks, and count from the last renewal that has landed; their items have to
-    be read again before the release.
-    """
-    made = {keys.lock_key(claim.id): claim for claim in claims}
-    nonces = {key: made_claim.nonce for key, made_claim in made.items()}
-    rows = await with_nonces(board.table, board.partition(claims[0].id), nonces)
-    now = board.clock.monotonic()
-    return tuple(
-        made[key].found(row.etag, sent=sent_in(row, before=made[key].sent, now=now))
-        for key, row in rows.items()
-    )
 
 
 async def _lost(board: BoardTable, token: Token, lost: Conflict) -> Claimed:
@@ -275,36 +264,9 @@ async def renew_all(board: BoardTable, claims: Sequence[tuple[Claim, str]]) -> t
     returned as it was, or, where it is the only one, Refused is raised. A claim whose `sent` is as
     before has no renewal that is known to be applied.
     """
-    done = tuple[Claim, ...]()
-    progress = {claim.nonce: {"progress": text} if text else {} for claim, text in claims}
-    left = tuple(claim for claim, _ in claims)
-    partition = board.partition(left[0].id)
-    doubts = 0
-    while left and doubts < RENEWALS:  # each refusal shortens the list
-        sent = board.clock.monotonic()
-        ops = [
-            Merge(keys.lock_key(claim.id), {"sent": sent, **progress[claim.nonce]}, claim.lock.etag)
-            for claim in left
-        ]
-        try:
-            etags = await board.table.commit(partition, ops)
-        except (Conflict, Unknown):
-            doubts += 1
-            before = {claim.nonce: claim.sent for claim in left}
-            current = await _landed(board, left)
-            done += tuple(claim for claim in current if claim.sent > before[claim.nonce])
-            left = tuple(claim for claim in current if claim.sent == before[claim.nonce])
-        except Refused as trouble:
-            if len(left) == 1 and not done:
-                raise
-            done += (left[trouble.index],)
-            left = left[: trouble.index] + left[trouble.index + 1 :]
-        else:
-            renewed = (
-                claim.renewed(etag, sent=sent) for claim, etag in zip(left, etags, strict=True)
-            )
-            return (*renewed, *done)
-    return left + done
+    held = [claim for claim, _ in claims]
+    progress = {claim.nonce: {"progress": text} for claim, text in claims if text}
+    return await renew_rows(board, board.partition(held[0].id), held, beside=progress)
 
 
 async def adopt(board: BoardTable, lock: Lock) -> Claim | None:
@@ -437,7 +399,7 @@ async def override_run(board: BoardTable, stale: StaleRun, *, owner: str) -> Cla
     except Conflict:
         return None
     except Unknown:
-        return next(iter(await _landed(board, [taken])), None)
+        return next(iter(await landed(board, board.partition(lock.id), [taken])), None)
     finally:
         board.in_flight.discard(taken.nonce)
     return taken.answered(

@@ -9,7 +9,7 @@ have the same permit, and a worker that died keeps none for longer than the leas
 
 Many permits are read in one range and taken in one batch. A lost reply, or one to a batch that came
 twice, is settled by the nonces in the rows. A permit that was taken without its worker learning of
-it goes stale.
+it goes stale. Renewals, and until when a holder trusts its permit, are in `renewals.py`.
 """
 
 from collections.abc import Sequence
@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 from blackboard.model import VERSION, Item, Permit, Token, replace
 from blackboard.protocol import keys
-from blackboard.protocol.board_table import BoardTable, sent_in, with_nonces
+from blackboard.protocol.board_table import BoardTable
+from blackboard.protocol.renewals import landed, renew_rows
 from blackboard.protocol.rows import data_of, readable, version_of
 from blackboard.rules.due import is_stale
 from blackboard.spec import RunSettings, params_of
-from blackboard.table import Conflict, Delete, Insert, Merge, Op, Replace, Row, Unknown, try_delete
+from blackboard.table import Conflict, Delete, Insert, Op, Replace, Row, Unknown, try_delete
 
 LEASE = 60.0
 """Seconds that a permit may go without a renewal. They do not depend on the lease of an item: the
@@ -31,8 +32,6 @@ LONGEST_LEASE = 86_400.0
 renewed for so long is deleted."""
 TRIES = 4
 """Tries to take or give back permits of one limit, while other workers are faster."""
-RENEWALS = 3
-"""Batches sent for one renewal, at most; the next renewal tries again."""
 MOST_DIGITS = 9
 """Digits of the number of a permit, at most."""
 
@@ -73,8 +72,24 @@ class HeldPermit:
     """When the last acknowledged write of it was sent, in monotonic seconds."""
 
     @property
-    def key(self) -> str:
+    def row_key(self) -> str:
         return keys.permit_key(self.permit.type, self.permit.value, self.permit.number)
+
+    @property
+    def row_etag(self) -> str:
+        return self.permit.etag
+
+    @property
+    def nonce(self) -> str:
+        return self.permit.nonce
+
+    def renewed(self, row_etag: str, *, sent: float) -> "HeldPermit":
+        """The permit after a renewal: its row has this etag."""
+        return HeldPermit(replace(self.permit, etag=row_etag), sent)
+
+    def found(self, row_etag: str, *, sent: float) -> "HeldPermit":
+        """The permit after no answer: its row was found with this etag."""
+        return self.renewed(row_etag, sent=sent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +170,8 @@ async def take(
         except Conflict:
             continue
         except Unknown:
-            return await _landed(board, permits)
-        return [_with_etag(held, etag) for held, etag in zip(permits, etags, strict=True)]
+            return list(await landed(board, _partition(board), permits))
+        return [held.renewed(etag, sent=sent) for held, etag in zip(permits, etags, strict=True)]
     return []
 
 
@@ -177,47 +192,31 @@ def _taken(permits: Sequence[HeldPermit], rows: Sequence[PermitRow]) -> list[Hel
     """The permits whose rows carry their nonces."""
     etags = {row.row.data.get("nonce"): row.row.etag for row in rows}
     return [
-        _with_etag(held, etags[held.permit.nonce]) for held in permits if held.permit.nonce in etags
+        held.found(etags[held.nonce], sent=held.sent) for held in permits if held.nonce in etags
     ]
 
 
 def _taking(held: HeldPermit, old: PermitRow | None) -> Op:
     data = data_of(held.permit)
-    return Insert(held.key, data) if old is None else Replace(held.key, data, old.row.etag)
+    return Insert(held.row_key, data) if old is None else Replace(held.row_key, data, old.row.etag)
 
 
-async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
+async def renew(board: BoardTable, permits: Sequence[HeldPermit]) -> tuple[HeldPermit, ...]:
     """Renews permits, as many as fit one batch. Those that are not returned are lost; the others
     are renewed all the same.
     """
-    left, done = list(permits), list[HeldPermit]()
-    for _ in range(RENEWALS):
-        sent = board.clock.monotonic()
-        ops = [Merge(held.key, {"sent": sent}, held.permit.etag) for held in left]
-        try:
-            etags = await board.table.commit(_partition(board), ops)
-        except (Conflict, Unknown):
-            before = {held.key: held.sent for held in left}
-            current = await _landed(board, left)
-            done += [held for held in current if held.sent > before[held.key]]
-            left = [held for held in current if held.sent == before[held.key]]
-            if not left:
-                break
-        else:
-            renewed = [HeldPermit(held.permit, sent) for held in left]
-            return done + [_with_etag(*both) for both in zip(renewed, etags, strict=True)]
-    return done + left
+    return await renew_rows(board, _partition(board), permits)
 
 
 async def give_back(board: BoardTable, permits: Sequence[HeldPermit]) -> None:
     """Deletes permits, as many as fit one batch, but none that another worker has taken."""
-    left = list(permits)
+    left = tuple(permits)
     for _ in range(TRIES):
-        ops = [Delete(held.key, held.permit.etag) for held in left]
+        ops = [Delete(held.row_key, held.row_etag) for held in left]
         try:
             await board.table.commit(_partition(board), ops)
         except (Conflict, Unknown):
-            left = await _landed(board, left)
+            left = await landed(board, _partition(board), left)
             if not left:
                 return
         else:
@@ -235,26 +234,6 @@ async def forget_lost(board: BoardTable) -> None:
         if board.table.age(row) > LONGEST_LEASE and version_of(row.data) <= VERSION
     ]
     await try_delete(board.table, _partition(board), old)
-
-
-async def _landed(board: BoardTable, permits: Sequence[HeldPermit]) -> list[HeldPermit]:
-    """The permits whose rows carry their nonces, with the present etags of the rows; they count
-    from the last renewal that has landed, as locks do (`claims.py`).
-    """
-    by_key = {held.key: held for held in permits}
-    nonces = {key: held.permit.nonce for key, held in by_key.items()}
-    rows, now = await with_nonces(board.table, _partition(board), nonces), board.clock.monotonic()
-    return [
-        HeldPermit(
-            replace(by_key[key].permit, etag=row.etag),
-            sent_in(row, before=by_key[key].sent, now=now),
-        )
-        for key, row in rows.items()
-    ]
-
-
-def _with_etag(held: HeldPermit, etag: str) -> HeldPermit:
-    return HeldPermit(replace(held.permit, etag=etag), held.sent)
 
 
 async def _read(board: BoardTable, limit: Limit) -> list[PermitRow]:

@@ -609,8 +609,8 @@ def test_a_run_here_is_told_of_a_row_that_counts_as_a_permit_and_cannot_be_read(
     async def damage(board: BoardTable) -> str:
         (permit,) = await take(board, Limit("counted", "", 1), ["b"], owner="other")
         partition = permits_partition(board.name)
-        await board.table.commit(partition, [Merge(permit.key, {"stale_after": -60.0}, ANY)])
-        return permit.key
+        await board.table.commit(partition, [Merge(permit.row_key, {"stale_after": -60.0}, ANY)])
+        return permit.row_key
 
     key = jobs.on_board(damage)
     said = here(jobs, "a", code=1)

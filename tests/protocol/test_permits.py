@@ -93,7 +93,7 @@ async def test_a_permit_that_outlived_its_lease_is_taken_over(scene: Scene) -> N
     scene.later(seconds=3)
     assert await used(scene) == ["b"]
     assert await taken(scene.other, "c", "d", by="you") == ["c"]
-    assert await renew(scene.board, [dead, mine]) == [mine_as_renewed(mine, scene)]
+    assert await renew(scene.board, [dead, mine]) == (mine_as_renewed(mine, scene),)
     await give_back(scene.board, [dead])
     assert sorted(await used(scene)) == ["b", "c"]
 
@@ -131,7 +131,7 @@ async def test_a_batch_that_was_sent_twice_on_its_way_takes_each_permit_once(sce
         permits = await take(scene.board, limit, items, owner="me")
         assert [one.permit.id for one in permits] == items
         assert sorted(await used(scene, limit)) == items
-        assert await renew(scene.board, permits) != []
+        assert await renew(scene.board, permits) != ()
         await give_back(scene.board, permits)
         assert await used(scene, limit) == []
     scene.table.script(Fault.TWICE)
@@ -191,7 +191,7 @@ async def test_a_lower_limit_counts_what_is_held_by_higher_numbers(scene: Scene)
 @story
 async def test_rows_that_cannot_be_read_count_as_held(scene: Scene) -> None:
     (one,) = await take(scene.board, Limit("feed", "", 1), ["a"], owner="me")
-    await scene.other.table.commit(PARTITION, [Merge(one.key, {"number": -3}, ANY)])
+    await scene.other.table.commit(PARTITION, [Merge(one.row_key, {"number": -3}, ANY)])
     odd = keys.permits_range("feed", "")[0] + "odd"
     await scene.other.table.commit(PARTITION, [Insert(odd, {"version": 1})])
     assert await taken(scene.board, "b", "c") == []
@@ -212,7 +212,7 @@ async def test_permits_that_nobody_renews_are_deleted_after_a_day(scene: Scene) 
     scene.later(days=1)
     (mine,) = await take(scene.board, Limit("feed", "x", 1), ["b"], owner="me")
     await forget_lost(scene.other)
-    assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.key]
+    assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.row_key]
 
 
 @pytest.mark.of_each_store
@@ -234,10 +234,12 @@ async def test_a_permit_that_no_holder_can_have_is_free_after_a_lease(
     scene: Scene, stale_after: float
 ) -> None:
     (one,) = await take(scene.board, ONE, ["a"], owner="me")
-    await scene.other.table.commit(PARTITION, [Merge(one.key, {"stale_after": stale_after}, ANY)])
+    await scene.other.table.commit(
+        PARTITION, [Merge(one.row_key, {"stale_after": stale_after}, ANY)]
+    )
     assert await taken(scene.board, "b", limit=ONE) == []
     held = await occupied(scene.other, ONE)
-    assert (held.items, held.unreadable, held.newer) == ((), (one.key,), ())
+    assert (held.items, held.unreadable, held.newer) == ((), (one.row_key,), ())
     scene.later(seconds=LEASE + 2)
     assert await taken(scene.board, "b", limit=ONE) == ["b"]
 

@@ -8,7 +8,6 @@ import pytest
 from blackboard.errors import BadInput
 from blackboard.model import Lock, State
 from blackboard.protocol import keys
-from blackboard.protocol.board_table import sent_in
 from blackboard.protocol.claims import (
     ROWS_OF_A_CLAIM,
     Claimed,
@@ -22,6 +21,7 @@ from blackboard.protocol.claims import (
     trusted,
 )
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
+from blackboard.protocol.renewals import sent_in
 from blackboard.rules.due import Move, decide_lock
 from blackboard.spec import Spec
 from blackboard.table import (

@@ -6,7 +6,8 @@ import pytest
 
 from blackboard.events import ItemLeftAlone, StoreAway
 from blackboard.protocol import keys
-from blackboard.protocol.claims import RENEWALS, renew, renew_all
+from blackboard.protocol.claims import renew, renew_all
+from blackboard.protocol.renewals import RENEWALS
 from blackboard.table import ANY, Delete, Etag, Merge, Op, Refused, Table
 from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import Mode

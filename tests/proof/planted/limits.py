@@ -15,7 +15,7 @@ from tests.proof.planted.scenarios import limited
 
 def takes_it_from_anyone(one: HeldPermit, found: Any) -> Op:
     data = data_of(one.permit)
-    return Insert(one.key, data) if found is None else Replace(one.key, data, ANY)
+    return Insert(one.row_key, data) if found is None else Replace(one.row_key, data, ANY)
 
 
 def goes_on_without(self: Permits, nonce: str) -> None:

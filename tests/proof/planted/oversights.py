@@ -11,7 +11,7 @@ from typing import Any
 
 from blackboard.errors import BadRow
 from blackboard.model import VERSION, Item, Lock, Outcome, Run, replace
-from blackboard.protocol import batches, board_table, claims, edits, releases
+from blackboard.protocol import batches, board_table, claims, edits, releases, renewals
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.rows import Record, data_of, record_in
@@ -324,7 +324,7 @@ OVERSIGHTS = (
     Planted(
         name="found is sent",
         without="a renewal that is found in its lock counts from when it was found",
-        patches=((claims, "sent_in", lambda _, *, before, now: now),),
+        patches=((renewals, "sent_in", lambda _, *, before, now: now),),
         shows="UNTRUSTED",
         walks=False,
     ),

@@ -95,7 +95,7 @@ THE_FOURTEEN = (
     Planted(
         name="settle",
         without="a claim without an answer counts as made",
-        patches=((claims, "_landed", broken.takes_silence_for_a_yes),),
+        patches=((claims, "landed", broken.takes_silence_for_a_yes),),
         shows="LATE|FENCE|HISTORY|ORPHAN|TWICE",
         draw=lossy,
     ),

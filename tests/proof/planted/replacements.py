@@ -222,7 +222,9 @@ def forgets_the_pause_of_what_is_done(item: Item, *, settings: RunSettings, now:
 # ---- claims and overrides
 
 
-async def takes_silence_for_a_yes(_board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ...]:
+async def takes_silence_for_a_yes(
+    _board: BoardTable, _partition: str, claims: Sequence[Claim]
+) -> tuple[Claim, ...]:
     return tuple(claims)
 
 
