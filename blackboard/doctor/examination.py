@@ -241,23 +241,16 @@ class _Judge:
             self._now = await self._board.table.now()  # a run since then is not in the future
             bounds = self.bounds(case.item)
             findings = diagnose(case, bounds)
-            still_there = {(finding.code, finding.problem) for finding in findings}
-            mended = [
-                finding for finding in mended if (finding.code, finding.problem) not in still_there
-            ]
+            mended = _no_longer(mended, findings)
             ops = self.repairs(case, bounds) if findings else []
-            if ops and not self._request.repair:
-                findings = [_with_remedy(finding) for finding in findings]
-            if not ops or not self._request.repair:
+            if not ops:
                 break
+            if not self._request.repair:
+                return [_with_remedy(finding) for finding in findings]
             try:
                 is_applied = await self._commit(ops)
             except Refused as refused:
-                problem = f" (the store does not take its repair: {refused.reason})"
-                findings = [
-                    replace(finding, problem=f"{finding.problem}{problem}") for finding in findings
-                ]
-                break
+                return mended + [_with_refusal(finding, refused) for finding in findings]
             if is_applied:
                 mended += [replace(finding, repaired=True) for finding in findings]
                 findings = []
@@ -281,6 +274,18 @@ class _Judge:
         except Unknown:
             return True
         return True
+
+
+def _no_longer(mended: Sequence[Finding], findings: Sequence[Finding]) -> list[Finding]:
+    """The findings that a repair has mended, without those that were found again."""
+    again = {(finding.code, finding.problem) for finding in findings}
+    return [finding for finding in mended if (finding.code, finding.problem) not in again]
+
+
+def _with_refusal(finding: Finding, refused: Refused) -> Finding:
+    """A finding whose repair the store refuses, with the reason."""
+    reason = f"the store does not take its repair: {refused.reason}"
+    return replace(finding, problem=f"{finding.problem} ({reason})")
 
 
 def _with_remedy(finding: Finding) -> Finding:
