@@ -1,5 +1,6 @@
 """Follows runs that were requested, until they have ended: for `blackboard run --wait`."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Literal
 
 from blackboard.cli.many import AT_ONCE
 from blackboard.cli.options import as_typed
-from blackboard.cli.output import note
+from blackboard.cli.store_away import AskedAgain
 from blackboard.display.columns import run_outcome
 from blackboard.model import Item, Mark, Member, Outcome, Run, State
 from blackboard.phrases import first_line, plural, span, stamp
@@ -18,7 +19,6 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.members import takers, workers
 from blackboard.rules.next_run import serves, slots_in_line
 from blackboard.rules.transitions import Requested
-from blackboard.table import Busy, Unavailable, Unusable
 from blackboard.tasks import in_turns
 
 FIRST_PAUSE = 0.05
@@ -158,7 +158,8 @@ async def follow(
     asked again, for `AWAY_WAIT` at most; then Busy or Unavailable is raised.
     """
     began, pause = board.clock.monotonic(), FIRST_PAUSE
-    away_since: float | None = None
+    until = math.inf if patience is None else began + patience
+    store = AskedAgain(board.clock, longest=AWAY_WAIT, until=until)
     following = left = [
         Followed(
             board=board,
@@ -171,29 +172,16 @@ async def follow(
         for request in requests
     ]
     while True:
-        try:
+        with store.asking():
             await _look_at(board, left)
-        except Unusable:
-            raise
-        except (Busy, Unavailable) as trouble:
-            now = board.clock.monotonic()
-            is_over = patience is not None and now - began > patience
-            if is_over or (away_since is not None and now - away_since > AWAY_WAIT):
-                raise
-            if away_since is None:
-                note(f"store: {trouble}; it is asked again")
-                away_since = now
+        if store.is_away:
             for followed in left:
-                followed.alone_since = now
-        else:
-            away_since = None
+                followed.alone_since = board.clock.monotonic()
         left = [followed for followed in left if followed.end is None]
         if not left:
             return following
         wait = max(pause, len(left) / MOST_READ)
-        if patience is not None:
-            wait = min(wait, max(patience - (board.clock.monotonic() - began), pause))
-        await board.clock.sleep(wait)
+        await board.clock.sleep(min(wait, max(until - board.clock.monotonic(), pause)))
         pause = min(2 * pause, LONGEST_PAUSE)
 
 

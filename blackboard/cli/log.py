@@ -13,9 +13,10 @@ from functools import partial
 import click
 
 from blackboard.cli import options
-from blackboard.cli.output import colour, emit, hung, is_terminal, note, table_lines, width
+from blackboard.cli.output import colour, emit, hung, is_terminal, table_lines, width
 from blackboard.cli.progress import reading
 from blackboard.cli.session import Session
+from blackboard.cli.store_away import AskedAgain
 from blackboard.clock import Clock, SystemClock
 from blackboard.display.columns import (
     ACTION_COLUMNS,
@@ -36,7 +37,6 @@ from blackboard.protocol.actions import actions as read_actions
 from blackboard.protocol.board_table import BoardTable
 from blackboard.records import action_record, run_record, run_summary
 from blackboard.schedule.times import parse_moment
-from blackboard.table import Busy, Unavailable, Unusable
 
 USUAL = 20
 MOST = 100_000
@@ -241,10 +241,10 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
         for _, run in reversed(listed):
             show(run)
         recent.unknown([run for _, run in listed])
-        is_away = False
+        store = AskedAgain(clock)
         while True:
             began = clock.monotonic()
-            try:
+            with store.asking():
                 revision = await board.revision()
                 if revision is None or revision != read_at:
                     items = []
@@ -253,14 +253,6 @@ async def _follow(asked: _RunsAsked, show: Callable[[Run], None]) -> None:
                     for run in await recent.among(items):
                         show(run)
                     read_at = revision
-            except Unusable:  # such as another file in the place of the board's
-                raise
-            except (Busy, Unavailable) as trouble:
-                if not is_away:
-                    note(f"store: {trouble}; it is asked again")
-                is_away = True
-            else:
-                is_away = False
             await clock.sleep(max(BETWEEN_LOOKS, clock.monotonic() - began))
 
 
