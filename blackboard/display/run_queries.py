@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from operator import itemgetter
 
+from blackboard.clock import Clock
 from blackboard.display.item_queries import select
 from blackboard.errors import BadInput
 from blackboard.model import LONG_AGO, Item, Outcome, Run, State
@@ -91,7 +92,7 @@ async def newest_runs(
     now = await board.table.now()
     in_turn = iter(await in_thread(_in_turn, [*items], query, now))
     newest: list[ListedRun] = []
-    until, is_there = board.clock.monotonic() + longest, False
+    search_time = _SearchTime(board.clock, longest, begins=query.begins)
     at_once = 1
     while next_items := [*islice(in_turn, at_once)]:
         if len(newest) == limit:
@@ -100,12 +101,7 @@ async def newest_runs(
         if not next_items:
             break
         latest = _latest(next_items[0], now).timestamp()
-        if latest < query.begins and not is_there:
-            until, is_there = board.clock.monotonic() + longest, True
-        elif board.clock.monotonic() >= until:
-            if not is_there:
-                problem = f"more items have run since then than are read in {longest:g} seconds"
-                raise BadInput("runs", problem, "choose an item or a type, or a later time")
+        if search_time.is_over(latest):
             place = (-latest, "", 0)
             return [(cursor, run) for cursor, run in newest if cursor < place], place
         at_once = min(2 * at_once, AT_ONCE)
@@ -114,6 +110,34 @@ async def newest_runs(
                 insort(newest, listed, key=itemgetter(0))
                 del newest[limit:]
     return newest, None
+
+
+class _SearchTime:
+    """The time that a search takes: `longest` seconds for the items that have run since the newest
+    run that may match, and as many for the others.
+    """
+
+    def __init__(self, clock: Clock, longest: float, *, begins: float) -> None:
+        self._clock = clock
+        self._longest = longest
+        self._begins = begins
+        self._until = clock.monotonic() + longest
+        self._is_beyond = False
+        """Whether the search has come to the others."""
+
+    def is_over(self, latest: float) -> bool:
+        """Whether the search is to be cut before the items whose latest runs are of that time.
+        Raises BadInput where it is to be cut before it has come to any run that may match.
+        """
+        if latest < self._begins and not self._is_beyond:
+            self._until, self._is_beyond = self._clock.monotonic() + self._longest, True
+            return False
+        if self._clock.monotonic() < self._until:
+            return False
+        if not self._is_beyond:
+            problem = f"more items have run since then than are read in {self._longest:g} seconds"
+            raise BadInput("runs", problem, "choose an item or a type, or a later time")
+        return True
 
 
 async def items_with_history(
