@@ -42,9 +42,9 @@ async def select(
     nothing, BadRow for one that is damaged. States that no item is in are passed over; raises
     NoneInState where nothing is left.
     """
+    states = [state for state in map(state_in, patterns) if state in STATES]
+    reading = _Reading(board, removed=removed, states=states, overdue_after=overdue_after)
     chosen: dict[str, Item] = {}
-    read: dict[str, list[Item]] = {}
-    in_states: Sequence[ItemStatus] | None = None
     unmatched = ""
     for pattern in patterns:
         item = await _item_named(board, pattern, removed=removed, damaged=damaged)
@@ -53,15 +53,10 @@ async def select(
         elif exact or not is_glob(pattern):
             raise Missing(pattern)
         elif state := state_in(pattern):
-            check_state(state)
-            if in_states is None:  # one reading for all states
-                asked_for = [one for one in map(state_in, patterns) if one in STATES]
-                query = ItemQuery(states=asked_for, overdue=overdue_after)
-                in_states = (await query.read(board)).items
-            meant = [status.item for status in in_states if status.has(state)]
+            meant = await reading.in_state(check_state(state))
             unmatched = unmatched if meant else state
         else:
-            meant = await _items_like(board, pattern, read, removed=removed)
+            meant = await reading.like(pattern)
         for item in meant:
             chosen.setdefault(item.id, item)
     if unmatched and not chosen:
@@ -82,24 +77,43 @@ async def _item_named(
     return None if is_removed and not removed else item
 
 
-async def _items_like(
-    board: BoardTable, pattern: str, read: dict[str, list[Item]], *, removed: bool
-) -> list[Item]:
-    """The items that a glob or a label means; `read` are those that were read, by the beginning of
-    their ids.
+class _Reading:
+    """What is read for several patterns: the items in their states once for all, and those that
+    begin as a glob does once for all such globs.
     """
-    beginning = beginning_of(pattern)
-    if beginning not in read:
-        items = board.items(removed=removed, beginning=beginning)
-        read[beginning] = [item async for item in items]
-    matched = [
-        item
-        for item in read[beginning]
-        if matches(pattern, item_id=item.id, item_type=item.type, labels=board.labels(item))
-    ]
-    if not matched:
-        raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
-    return matched
+
+    def __init__(
+        self, board: BoardTable, *, removed: bool, states: Sequence[str], overdue_after: timedelta
+    ) -> None:
+        self._board = board
+        self._removed = removed
+        self._in_states = ItemQuery(states=states, overdue=overdue_after)
+        self._statuses: Sequence[ItemStatus] | None = None
+        """Of the items in any of the states; None: they were not read."""
+        self._by_beginning: dict[str, list[Item]] = {}
+        """The items that were read, by the beginning of their ids."""
+
+    async def in_state(self, state: str) -> list[Item]:
+        if self._statuses is None:
+            self._statuses = (await self._in_states.read(self._board)).items
+        return [status.item for status in self._statuses if status.has(state)]
+
+    async def like(self, pattern: str) -> list[Item]:
+        """The items that a glob or a label means. Raises BadInput where it means none."""
+        beginning = beginning_of(pattern)
+        if beginning not in self._by_beginning:
+            items = self._board.items(removed=self._removed, beginning=beginning)
+            self._by_beginning[beginning] = [item async for item in items]
+        matched = [
+            item
+            for item in self._by_beginning[beginning]
+            if matches(
+                pattern, item_id=item.id, item_type=item.type, labels=self._board.labels(item)
+            )
+        ]
+        if not matched:
+            raise BadInput("id", f"no item matches {pattern!r}", "`blackboard show` lists them")
+        return matched
 
 
 async def read_selected(
