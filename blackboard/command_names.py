@@ -20,6 +20,25 @@ class _Runner(NamedTuple):
     own: int = 0
     """How many arguments stand before what is run, as the file of a lock."""
 
+    def is_given_code(self, option: str) -> bool:
+        """Whether an option is given code to run, as in `sh -ec`."""
+        letter = self._first_with_value(option)
+        return letter != "" and letter in self.code
+
+    def takes_next_word(self, option: str) -> bool:
+        """Whether the next word is the value of an option: it is not behind the letter, as in
+        `nice -n5`.
+        """
+        letter = self._first_with_value(option)
+        return option in _LONG_WITH_VALUE or (letter != "" and option.endswith(letter))
+
+    def _first_with_value(self, option: str) -> str:
+        """The first letter of a short option, or of several in one word, that takes a value; "" if
+        none does.
+        """
+        letters = "" if option.startswith("--") else option[1:]
+        return next((one for one in letters if one in self.with_value + self.code), "")
+
 
 _PYTHON = _Runner(with_value="WX", code="c")
 _RUNNERS = {
@@ -119,11 +138,9 @@ def _behind_options(runner: _Runner, words: Sequence[str]) -> list[str]:
         if runner is _PYTHON and re.fullmatch("-[a-zA-Z]*m", word):
             return [rest[0].replace(".", "-"), *rest[1:]] if rest else []
         if word.startswith("-"):
-            letters = "" if word.startswith("--") else word[1:]
-            values = [one for one in letters if one in runner.with_value + runner.code]
-            if values and values[0] in runner.code:
+            if runner.is_given_code(word):
                 return []
-            if (values and letters[-1] == values[0]) or word in _LONG_WITH_VALUE:
+            if runner.takes_next_word(word):
                 del rest[:1]
         elif own:
             own -= 1
