@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
@@ -49,12 +49,16 @@ class Chosen:
         """These options, and those of `other` where these are not given."""
         if other is None:
             return self
-        return replace(
-            self,
+        return Chosen(
             store=other.store if self.store is None else self.store,
             board=other.board if self.board is None else self.board,
             config=other.config if self.config is None else self.config,
             json=self.json or other.json,
+            whole=self.whole,
+            exact=self.exact,
+            reason=self.reason,
+            absolute=self.absolute,
+            watch=self.watch,
         )
 
 
