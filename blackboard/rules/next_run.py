@@ -59,34 +59,56 @@ def planned_after(item: Item, *, settings: RunSettings, now: datetime) -> dateti
     was asked for, a planned slot that is to come stays if it is the first that was named; that of
     an earlier schedule counts no more.
     """
-    schedule = settings.schedule
-    if schedule is not None and is_exhausted(schedule, item.runs + 1):
+    schedule, start = settings.schedule, no_later(item.start or item.ready, now=now)
+    if schedule is None:
+        is_left = item.is_unscheduled and item.planned != NEVER
+        is_kept = is_left and (item.planned > start or _is_owed(item, settings))
+        return item.planned if is_kept else None
+    if is_exhausted(schedule, item.runs + 1):
         return None
-    slot, start = no_later(item.slot, now=now), no_later(item.start or item.ready, now=now)
     if isinstance(schedule, Every):
         following = next_due(schedule, start)
         is_first = item.is_unscheduled and item.is_planned_first
         return item.planned if is_first and item.planned > (following or start) else following
-    stays = settings.missed == "all" or (settings.missed == "one" and bool(item.once))
-    if schedule is None:
-        is_left = item.is_unscheduled and item.planned != NEVER
-        return item.planned if is_left and (item.planned > start or stays) else None
     wait = part_of_jitter(item.id, settings)
-    if settings.missed == "none":
-        passed = max(slot, now - wait)
-    elif settings.missed == "all":
-        passed = slot
-    else:
-        passed = max(slot, start - wait)
+    covered = _covered(item, settings, start=start, now=now, wait=wait)
     if item.is_unscheduled:
-        # Planned is what comes next by this schedule, a slot of an earlier one, or NEVER.
-        if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
-            return item.planned if _is_nudged(item, settings, now=now) else next_due(schedule, now)
-        return item.planned if item.planned > passed or stays else next_due(schedule, passed)
-    following = next_due(schedule, passed)
+        return _planned_after_request(item, settings, schedule, covered=covered, now=now)
+    following = next_due(schedule, covered)
     if settings.missed == "all" and following is not None and following <= now - wait:
-        return due_between(schedule, passed, now - wait, settings.missed_limit)[0]
+        return due_between(schedule, covered, now - wait, settings.missed_limit)[0]
     return following
+
+
+def _covered(
+    item: Item, settings: RunSettings, *, start: datetime, now: datetime, wait: timedelta
+) -> datetime:
+    """The moment up to which the slots of the schedule are covered by the item's run, or are
+    forgotten. `wait` is the item's part of the jitter.
+    """
+    slot = no_later(item.slot, now=now)
+    if settings.missed == "all":
+        return slot
+    return max(slot, (now if settings.missed == "none" else start) - wait)
+
+
+def _planned_after_request(
+    item: Item, settings: RunSettings, schedule: Schedule, *, covered: datetime, now: datetime
+) -> datetime | None:
+    """The slot after a run that was asked for. Planned is what comes next by this schedule, a slot
+    of an earlier one, or NEVER.
+    """
+    if item.planned == NEVER or (item.planned > now and not item.is_planned_first):
+        return item.planned if _is_nudged(item, settings, now=now) else next_due(schedule, now)
+    is_kept = item.planned > covered or _is_owed(item, settings)
+    return item.planned if is_kept else next_due(schedule, covered)
+
+
+def _is_owed(item: Item, settings: RunSettings) -> bool:
+    """Whether a planned slot that has passed keeps its run after one that was asked for: each slot
+    has its run, or the run that was asked for had params of its own.
+    """
+    return settings.missed == "all" or (settings.missed == "one" and bool(item.once))
 
 
 def _is_nudged(item: Item, settings: RunSettings, *, now: datetime) -> bool:
