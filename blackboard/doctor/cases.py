@@ -171,20 +171,30 @@ async def look(
         first = await read(board.table, partition, item_key)
         if first is not None:
             case = _with(board, case, first)
-        item = case.item
-        named = {keys.next_key(item.ready, item.id)} if item else set()
-        for key in (*sorted(named.union(tokens)), f"{keys.LOCK}{part}"):
-            if (row := await read(board.table, partition, key)) is not None:
-                case = _with(board, case, row)
-        if not request.without_histories:
-            family = f"{keys.RUN}{part}:"
-            async for row in board.table.scan(partition, family, keys.end_of(family)):
-                if _part(row.key) == part:
-                    case = _with(board, case, row)
+        async for row in _rows_beside(board, case, tokens, request):
+            case = _with(board, case, row)
         again = await read(board.table, partition, item_key)
         if (first and first.etag) == (again and again.etag):
             return case
     return None
+
+
+async def _rows_beside(
+    board: BoardTable, case: diagnosis.Case, tokens: Collection[str], request: Examination
+) -> AsyncIterator[Row]:
+    """The rows beside that of an item, if there is one: its token and those of `tokens`, its lock,
+    and its history, if that is looked at.
+    """
+    partition, item = board.shard(case.shard), case.item
+    named = {keys.next_key(item.ready, item.id)} if item else set()
+    for key in (*sorted(named.union(tokens)), f"{keys.LOCK}{case.part}"):
+        if (row := await read(board.table, partition, key)) is not None:
+            yield row
+    if not request.without_histories:
+        family = f"{keys.RUN}{case.part}:"
+        async for row in board.table.scan(partition, family, keys.end_of(family)):
+            if _part(row.key) == case.part:
+                yield row
 
 
 def _with(board: BoardTable, case: diagnosis.Case, row: Row) -> diagnosis.Case:
