@@ -224,11 +224,7 @@ def first_of(text: str | None, settings: RunSettings, now: datetime) -> datetime
     match text:
         case None:
             if schedule is not None and not _has_first_slot(schedule, now):
-                limits = schedule.limits
-                field = "blackout" if limits.windows else "until" if limits.until else "schedule"
-                subject = "there is" if field == "schedule" else "it leaves"
-                remedy = "" if field == "until" else ", or say when it runs first: first"
-                raise NoTimeLeft(field, f"{subject} no next time", f"change it{remedy}")
+                raise _without_slots(schedule)
             return None
         case "next":
             assert schedule is not None
@@ -253,6 +249,15 @@ def _has_first_slot(schedule: Schedule, now: datetime) -> bool:
         return begins is not None and is_in_time(schedule, begins)
     after = slot_of(schedule) - MILLISECOND if isinstance(schedule, Once) else now
     return next_due(schedule, after) is not None
+
+
+def _without_slots(schedule: Schedule) -> NoTimeLeft:
+    """Says that a schedule has no slot for a new item, and which field leaves none."""
+    limits = schedule.limits
+    field = "blackout" if limits.windows else "until" if limits.until else "schedule"
+    subject = "there is" if field == "schedule" else "it leaves"
+    remedy = "" if field == "until" else ", or say when it runs first: first"
+    return NoTimeLeft(field, f"{subject} no next time", f"change it{remedy}")
 
 
 # ---- the arguments of a call
