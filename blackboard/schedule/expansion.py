@@ -42,6 +42,7 @@ MONTHS = {"MONTHLY": 1, "YEARLY": 12}
 """How long the periods of each FREQ are; those of the latter in months."""
 BELOW_A_DAY = ("SECONDLY", "MINUTELY", "HOURLY")
 RULE_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_TIME_PARTS = ("BYHOUR", "BYMINUTE", "BYSECOND")
 _DAY_PARTS = {"BYMONTH", "BYMONTHDAY", "BYYEARDAY", "BYWEEKNO", "BYDAY"}
 FIRST = datetime(1, 1, 1)  # noqa: DTZ001 - wall time
 """Before all times of all rules."""
@@ -201,13 +202,9 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
     if weeks:
         if frequency in MONTHS and "BYSETPOS" in used:
             positions = numbers_in(used.pop("BYSETPOS"))
-            of_start = {"BYHOUR": start.hour, "BYMINUTE": start.minute, "BYSECOND": start.second}
-            clock = [numbers_in(used.get(name, str(n))) for name, n in of_start.items()]
-            times = sorted({time(h, m, s) for h, m, s in product(*clock)})
-            used |= dict.fromkeys(of_start, "0")
-        more = {-1} if weeks & {52, 53} else set()
-        more |= {1} if weeks & {-52, -53} else set()
-        used["BYWEEKNO"] = ",".join(map(str, sorted(weeks | more)))
+            times = _times_of_day(used, start)
+            used |= dict.fromkeys(_TIME_PARTS, "0")
+        used["BYWEEKNO"] = ",".join(map(str, sorted(_weeks_to_ask_for(weeks))))
     rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
     assert isinstance(rule, rrule.rrule)
     return Expansion(
@@ -224,6 +221,25 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
         times=times,
         count=int(parts["COUNT"]) if "COUNT" in parts else None,
     )
+
+
+def _times_of_day(parts: Mapping[str, str], start: datetime) -> Sequence[time]:
+    """The times of day of a rule, in order. What it does not say is as in `start`."""
+    of_start = (start.hour, start.minute, start.second)
+    numbers = [
+        numbers_in(parts.get(name, str(number)))
+        for name, number in zip(_TIME_PARTS, of_start, strict=True)
+    ]
+    return sorted({time(hour, minute, second) for hour, minute, second in product(*numbers)})
+
+
+def _weeks_to_ask_for(weeks: set[int]) -> set[int]:
+    """The weeks of BYWEEKNO, and those for which dateutil takes some of their days at the turn of a
+    year.
+    """
+    more = {-1} if weeks & {52, 53} else set()
+    more |= {1} if weeks & {-52, -53} else set()
+    return weeks | more
 
 
 def _one_kind(weekdays: list[str], parts: Mapping[str, str]) -> Iterator[str]:
