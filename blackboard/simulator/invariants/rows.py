@@ -232,30 +232,34 @@ class History:
         """Runs that people asked for. Two requests may have the same millisecond."""
 
     def __call__(self, change: AppliedChange) -> None:
+        self._note_requests(change)
+        for touch in change.of(Run):
+            if not isinstance(touch.op, Delete):  # else it was pruned
+                self._recorded(change, touch)
+        self._late(change)
+        self._passed_over(change)
+
+    def _note_requests(self, change: AppliedChange) -> None:
         if change.sender.verb == "run_now" and (item := change.shadow.item) is not None:
             before = slots_in_line(change.before) if change.before else ()
             for slot in set(slots_in_line(item)) - set(before):
                 self._asked[item.id, item.born, slot] += 1
-        for touch in change.of(Run):
-            if isinstance(touch.op, Delete):
-                continue  # pruned
-            new = touch.new
-            assert isinstance(new, Run)
-            if isinstance(touch.op, Insert):
-                is_end = change.frees_lock and not change.sender.is_person
-                if is_end and new.outcome is not Outcome.ABANDONED:
-                    self._complete(change, new)
-            else:
-                self._turned(change, touch.old, new)
-            if change.shadow.item is not None and new.fence > change.shadow.item.fence:
-                problem = f"run {new.fence} is above the item's {change.shadow.item.fence}"
-                raise change.violation("FENCE", problem)
-            lock = change.shadow.lock
-            if lock is not None and lock.fence == new.fence:
-                problem = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
-                raise change.violation("HISTORY", problem)
-        self._late(change)
-        self._passed_over(change)
+
+    def _recorded(self, change: AppliedChange, touch: Touch) -> None:
+        item, lock, new = change.shadow.item, change.shadow.lock, touch.new
+        assert isinstance(new, Run)
+        if isinstance(touch.op, Insert):
+            is_end = change.frees_lock and not change.sender.is_person
+            if is_end and new.outcome is not Outcome.ABANDONED:
+                self._complete(change, new)
+        else:
+            self._turned(change, touch.old, new)
+        if item is not None and new.fence > item.fence:
+            problem = f"run {new.fence} is above the item's {item.fence}"
+            raise change.violation("FENCE", problem)
+        if lock is not None and lock.fence == new.fence:
+            problem = f"{new.outcome.value} is recorded of fence {new.fence}, which is held"
+            raise change.violation("HISTORY", problem)
 
     def _complete(self, change: AppliedChange, run: Run) -> None:
         if (run.id, run.fence) in self.completed:
