@@ -105,14 +105,7 @@ def worker_command(
     session = Session.start(chosen)
     names = None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
     settings = worker_settings(session.settings, slots=slots, cycle=cycle, types=names, grace=grace)
-    if reload and (processes > 1 or until != "stopped"):
-        remedy = "leave out --processes, --once and --until-idle"
-        raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
-    if (processes > 1 or reload) and chosen.config and not can_be_read_again(Path(chosen.config)):
-        problem = f"each process reads {chosen.config}, which can be read once"
-        raise BadInput("config", problem, "name a file, or leave out --processes and --reload")
-    if chosen.json and form == "text":
-        raise BadInput("log", "--json asks for JSON", "leave out one of them")
+    _check_together(chosen, until=until, processes=processes, reload=reload, form=form)
     try:
         session = session.with_jobs(jobs)
     except BadInput as problem:
@@ -133,6 +126,20 @@ def worker_command(
         return supervisor.supervise(processes, restart=until == "stopped", endpoint=endpoint)
     level = logging.DEBUG if verbose or chosen.json else logging.INFO
     return work.run(level, "json" if chosen.json else form)
+
+
+def _check_together(
+    chosen: Chosen, *, until: Until, processes: int, reload: bool, form: LogForm
+) -> None:
+    """Refuses options that exclude each other. Raises BadInput."""
+    if reload and (processes > 1 or until != "stopped"):
+        remedy = "leave out --processes, --once and --until-idle"
+        raise BadInput("reload", "it is for one worker that works until it is stopped", remedy)
+    if (processes > 1 or reload) and chosen.config and not can_be_read_again(Path(chosen.config)):
+        problem = f"each process reads {chosen.config}, which can be read once"
+        raise BadInput("config", problem, "name a file, or leave out --processes and --reload")
+    if chosen.json and form == "text":
+        raise BadInput("log", "--json asks for JSON", "leave out one of them")
 
 
 ENDS_WITHIN = 30.0
