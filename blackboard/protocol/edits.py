@@ -187,11 +187,11 @@ async def change_item(
         await tries.begin()
         item = await board.item(item_id)
         if item is None or item.state is State.REMOVED or (first and item.born != first.born):
-            if first is not None and gone_is_done:
-                # Found without a doubt, it is a batch that was sent twice on its way to the store.
-                changed = tries.unanswered is not None or bool(item and is_applied(item, name))
-                return Changed(item=first, before=first, changed=changed)
-            raise Missing(item_id)
+            if first is None or not gone_is_done:
+                raise Missing(item_id)
+            # Found without a doubt, it is a batch that was sent twice on its way to the store.
+            changed = tries.unanswered is not None or bool(item and is_applied(item, name))
+            return Changed(item=first, before=first, changed=changed)
         check_version(item)
         if not also_copy:
             check_no_copy(item)
