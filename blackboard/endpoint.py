@@ -14,6 +14,8 @@ DEFAULT_HOST = "127.0.0.1"
 HIGHEST_PORT = 65_535
 QUEUE = 128
 """Connections that wait to be accepted."""
+TRIES = 10
+"""Ports that are tried, where any will do."""
 NOT_OF_THIS_HOST = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 """Errors of an address that this host does not have."""
 
@@ -50,16 +52,23 @@ class Endpoint(NamedTuple):
         """Sockets that listen there, all at one port: of a name, at each of its addresses that this
         host has. Raises BadInput where it has none, and where the port is taken.
         """
-        with ExitStack() as opened:
-            try:
-                sockets = self._listen(opened)
-            except (socket.gaierror, UnicodeError):  # UnicodeError: a name that no host can have
-                why = "there is no such host"
-            except OSError as problem:
-                why = os.strerror(problem.errno or 0)
-            else:
-                opened.pop_all()
-                return sockets
+        for left in reversed(range(TRIES)):
+            with ExitStack() as opened:
+                try:
+                    sockets = self._listen(opened)
+                except (socket.gaierror, UnicodeError) as problem:  # UnicodeError: no host's name
+                    is_for_now = getattr(problem, "errno", None) == socket.EAI_AGAIN
+                    why = (
+                        "its name cannot be resolved now" if is_for_now else "there is no such host"
+                    )
+                except OSError as problem:
+                    why = os.strerror(problem.errno or 0)
+                    if left and not self.port and problem.errno == errno.EADDRINUSE:
+                        continue  # the port is free at the first of its addresses alone
+                else:
+                    opened.pop_all()
+                    return sockets
+            break
         remedy = "another port, 0 for any that is free, or another host"
         raise BadInput(field, f"{self} cannot be used: {why}", remedy)
 

@@ -47,8 +47,15 @@ try:
     from redis.asyncio import Connection, Redis, SSLConnection
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
+    from redis.exceptions import (
+        AskError,
+        ClusterDownError,
+        MasterDownError,
+        ReadOnlyError,
+        RedisError,
+        ResponseError,
+    )
     from redis.exceptions import ConnectionError as RedisConnectionError
-    from redis.exceptions import RedisError, ResponseError
     from redis.exceptions import TimeoutError as RedisTimeoutError
 except ImportError as problem:
     raise BadInput(
@@ -64,7 +71,7 @@ ANSWERS_WITHIN = 5.0
 SILENCE = 10.0
 """Seconds without a message after which the listening connection is pinged."""
 TLS_WITHIN = 0.8
-"""The part of the time for a connection that the handshake of TLS may take."""
+"""The part of the time for an address that the handshake of TLS may take."""
 CONNECTIONS = 8
 """The most requests at a time."""
 TRIAL = "trial\n"
@@ -73,6 +80,10 @@ MOMENT = 0.1
 """Seconds between two tries, at the least."""
 MOST_WAITING = 10_000
 """The most messages that wait for the node; further ones are lost."""
+
+_OF_A_REPLICA = (ReadOnlyError, MasterDownError)
+_OF_A_CLUSTER = (AskError, ClusterDownError)
+"""MasterDownError is among them by its type, and not by what it says."""
 
 SET_IF_ABSENT = """
 redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
@@ -199,6 +210,9 @@ class RedisBus:
             try:
                 answer = await request()
             except ResponseError as refusal:
+                if isinstance(refusal, _OF_A_REPLICA):  # its name may lead to the primary by now
+                    with suppress(RedisError, OSError):
+                        await self._redis.connection_pool.disconnect()
                 trouble = self._failed(part, refusal)
                 self._is_up(_Part.CONNECTION)
                 raise BusAway(trouble.problem) from None
@@ -324,6 +338,8 @@ class RedisBus:
         state = f"refuses {part}" if isinstance(problem, ResponseError) else "is away"
         if not isinstance(problem, RedisError | OSError):
             state = "is away, or something else answers, or garbles its replies"
+        if isinstance(problem, _OF_A_CLUSTER) and not isinstance(problem, MasterDownError):
+            text += "; it is a node of a cluster: give a Redis that is none"
         message = f"Redis {state}: {text} ({self._where}, as {REDIS_URL} or url in [redis] says)"
         trouble = _Trouble(message, failures, retry_at)
         was_up = not self._down
@@ -393,23 +409,31 @@ def _made(url: str, answers_within: float) -> Redis:
 
 
 class _Resolving(Connection):
-    """A connection whose name is resolved here. Its addresses are tried one after the other."""
+    """A connection whose name is resolved here. Its addresses are tried one after the other, each
+    for its share of the time that is left: one that answers nothing leaves time for the next.
+    """
 
     _address = ""
+    _share: float | None = None
+    """Seconds that the address may take; None: there is no limit."""
 
     def _connection_arguments(self) -> Mapping[str, Any]:
         return {**super()._connection_arguments(), "host": self._address}
 
     async def _connect(self) -> None:
-        async with asyncio.timeout(self.socket_connect_timeout):
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self.socket_connect_timeout) as limit:
             about = (self.host, self.port, socket.AF_UNSPEC, socket.SOCK_STREAM)
             addresses = [str(found[4][0]) for found in await in_thread(socket.getaddrinfo, *about)]
             while addresses:
+                until = limit.when()
+                self._share = None if until is None else (until - loop.time()) / len(addresses)
                 self._address = addresses.pop(0)
                 try:
-                    await super()._connect()  # type: ignore[no-untyped-call]
-                except OSError as problem:
-                    if not addresses or isinstance(problem, ConnectionAbortedError):
+                    async with asyncio.timeout(self._share):
+                        await super()._connect()  # type: ignore[no-untyped-call]
+                except OSError:
+                    if not addresses:
                         raise
                 else:
                     return
@@ -433,7 +457,7 @@ class _PlainConnection(_Resolving):
 
 class _TlsConnection(_Resolving, SSLConnection):
     def _connection_arguments(self) -> Mapping[str, Any]:
-        within = None if (longest := self.socket_connect_timeout) is None else TLS_WITHIN * longest
+        within = None if self._share is None else TLS_WITHIN * self._share
         more = {"server_hostname": self.host, "ssl_handshake_timeout": within}
         return {**super()._connection_arguments(), **more}
 

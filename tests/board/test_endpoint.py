@@ -105,6 +105,35 @@ def test_a_port_that_is_taken_at_one_of_the_addresses_is_refused(
             pass
 
 
+def test_a_free_port_is_free_at_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, "127.0.0.2", "127.0.0.1")
+    create, taken = socket.create_server, list[int]()
+
+    def created(address: tuple[str, int], **options: Any) -> socket.socket:
+        """A server; of the first port that is chosen, the second address is taken."""
+        if address[1] and len(taken) < 1:
+            taken.append(address[1])
+            raise OSError(errno.EADDRINUSE, "Address already in use")
+        return create(address, **options)
+
+    monkeypatch.setattr(socket, "create_server", created)
+    with listening("a.example") as port:
+        assert port not in taken
+        for address in ("127.0.0.2", "127.0.0.1"):
+            connect(address, port)
+
+
+def test_a_name_that_cannot_be_resolved_now_is_not_called_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def found(*_about: object, **_options: object) -> list[Any]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with pytest.raises(BadInput, match="its name cannot be resolved now"):
+        Endpoint("pages.example", 80).listeners("metrics")
+
+
 def test_an_address_of_another_host_cannot_be_used() -> None:
     with pytest.raises(BadInput, match=r"10\.7\.7\.7:80 cannot be used: ") as refused:
         Endpoint("10.7.7.7", 80).listeners("metrics")
