@@ -87,11 +87,22 @@ class Exchange:
             with suppress(OSError):  # it is closed already
                 connected.shutdown(socket.SHUT_RDWR)
 
-    def _connected(self, *about: Any) -> socket.socket:
+    def _connected(self, place: tuple[str, int], *_about: Any) -> socket.socket:
         """A connected socket, before a proxy has answered and before a handshake. Its duplicate is
-        kept, which stays valid when TLS takes it over.
+        kept, which stays valid when TLS takes it over. Of a name with several addresses each has a
+        share of the time: one that drops all leaves time for the next.
         """
-        connected = socket.create_connection(*about)
+        found = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
+        addresses, share = [str(one[4][0]) for one in found], self._seconds / len(found)
+        while True:
+            try:
+                connected = socket.create_connection((addresses.pop(0), place[1]), share)
+            except OSError:
+                if not addresses:
+                    raise
+            else:
+                break
+        connected.settimeout(self._seconds)
         self._sockets.append(connected.dup())
         if self._ended:
             self.end()

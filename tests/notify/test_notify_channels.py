@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import pytest
 import trustme
@@ -26,6 +27,7 @@ from blackboard.notify.channels import (
 from blackboard.notify.exchange import NotSent
 from blackboard.notify.settings import NotifyTable, check_address, place
 from tests.support.patience import patience
+from tests.support.ports import dropping
 from tests.support.processes import eventually
 from tests.support.receivers import listening
 from tests.support.stores import Run
@@ -121,6 +123,23 @@ def test_one_that_hangs_holds_up_no_other(run: Run) -> None:
         hanging.hold = threading.Event()
         refused(run, address(hanging.address, seconds=0.05))
         run(address(listener.address).send(PAYLOAD))
+    assert len(listener.asked) == 1
+
+
+def test_an_address_that_drops_all_leaves_time_for_the_next(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = socket.getaddrinfo
+
+    def found(name: str, *about: Any, **options: Any) -> list[Any]:
+        hosts = ["127.0.0.2", "127.0.0.1"] if name == "hook.example" else [name]
+        return [one for host in hosts for one in asked(host, *about, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with listening() as listener:
+        port = int(listener.address.rpartition(":")[2])
+        with dropping("127.0.0.2", port):
+            run(address(f"http://hook.example:{port}/", seconds=patience(2)).send(PAYLOAD))
     assert len(listener.asked) == 1
 
 

@@ -15,23 +15,8 @@ from blackboard.rules.breaker import Backoff
 from blackboard.rules.grab import Channel, Hash
 from blackboard.sharing import redis_bus
 from tests.redis.test_redis_bus import Opened, heard_again, tell, until, with_tls
+from tests.support.ports import dropping
 from tests.support.redis_server import PASSWORD, RedisServer, running_redis
-
-
-@contextmanager
-def dropping(host: str, port: int) -> Iterator[None]:
-    """An address that answers no attempt to connect: the queue of its socket is full."""
-    with socket.create_server((host, port), backlog=0):
-        waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
-            one.setblocking(False)
-            with suppress(BlockingIOError):
-                one.connect((host, port))
-        try:
-            yield
-        finally:
-            for one in waiting:
-                one.close()
 
 
 @contextmanager

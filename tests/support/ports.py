@@ -2,6 +2,8 @@
 
 import random
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -26,3 +28,19 @@ def need_ipv6() -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
+
+
+@contextmanager
+def dropping(host: str, port: int) -> Iterator[None]:
+    """An address that answers no attempt to connect: the queue of its socket is full."""
+    with socket.create_server((host, port), backlog=0):
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            with suppress(BlockingIOError):
+                one.connect((host, port))
+        try:
+            yield
+        finally:
+            for one in waiting:
+                one.close()
