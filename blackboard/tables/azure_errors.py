@@ -7,6 +7,7 @@ of a row. Messages say what to do; none repeats what the service says of keys an
 """
 
 import os
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -149,10 +150,12 @@ class Errors:
         match cause:
             case aiohttp.ClientHttpProxyError():
                 return Unavailable(f"the proxy {proxy} refuses the way to {host}: {cause.status}")
-            case aiohttp.ClientConnectorDNSError() if proxy and cause.host == proxy:
-                return Unavailable(f"no host is named {proxy} (check HTTPS_PROXY, and DNS)")
             case aiohttp.ClientConnectorDNSError():
-                return Unavailable(f"no host is named {host} (check the account's name, and DNS)")
+                is_proxy = bool(proxy) and cause.host == proxy
+                name, given = (proxy, "HTTPS_PROXY") if is_proxy else (host, "the account's name")
+                if cause.os_error.errno == socket.EAI_AGAIN:
+                    return Unavailable(f"the name {name} cannot be resolved now (check DNS)")
+                return Unavailable(f"no host is named {name} (check {given}, and DNS)")
             case aiohttp.ClientProxyConnectionError():
                 return Unavailable(f"cannot connect to the proxy {proxy}: {_reason(cause)}")
             case aiohttp.ClientConnectorCertificateError():

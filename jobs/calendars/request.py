@@ -155,8 +155,10 @@ class Requester:
         except TimeoutError:
             problem = f"no name server knew {url.host!r} within {self._limits.connect:g} s"
             raise TimedOut(problem) from None
-        except (OSError, ValueError):
-            raise FetchFailed(f"the host {url.host!r} is not known") from None
+        except (OSError, ValueError) as unresolved:
+            is_for_now = getattr(unresolved, "errno", None) == socket.EAI_AGAIN
+            why = "cannot be resolved now" if is_for_now else "is not known"
+            raise FetchFailed(f"the host {url.host!r} {why}") from None
         refused = self._policy.refused(url.host, port, addresses)
         if refused is not None:
             problem = f"refused: {refused} is {why_refused(refused)}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import ipaddress
+import socket
 from ipaddress import ip_address
 
 import pytest
@@ -215,6 +216,18 @@ def test_the_next_address_is_tried_when_the_first_takes_no_connection() -> None:
     with serving({"/": Answer(ONE)}) as site:
         address = f"http://feeds.example:{site.port}/"
         assert fetched(address, allow=policy(["127.0.0.0/8"]), resolve=two) == ONE
+
+
+@pytest.mark.parametrize(
+    ("problem", "words"),
+    [(socket.EAI_NONAME, "is not known"), (socket.EAI_AGAIN, "cannot be resolved now")],
+)
+def test_a_name_that_cannot_be_resolved_now_is_not_called_unknown(problem: int, words: str) -> None:
+    async def failing(_host: str, _port: int) -> list[Address]:
+        raise socket.gaierror(problem, "a problem of the name server")
+
+    with pytest.raises(FetchFailed, match=f"the host 'feeds.example' {words}"):
+        fetched("http://feeds.example/", allow=policy([]), resolve=failing)
 
 
 def test_resolution_covers_what_the_machine_would_connect_to() -> None:

@@ -133,3 +133,14 @@ def test_tokens_come_through_the_proxy_of_the_environment_without_the_passwords_
 def test_a_name_that_no_host_has_is_reported_with_what_to_check() -> None:
     with pytest.raises(Unavailable, match=f"no host is named {UNHEARD_OF}:1 "):
         asyncio.run(opened(UNHEARD_OF, 1))
+
+
+def test_a_name_that_cannot_be_resolved_now_is_not_called_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def found(*_about: object, **_options: object) -> list[Any]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    with pytest.raises(Unavailable, match=f"the name {UNHEARD_OF}:1 cannot be resolved now"):
+        asyncio.run(opened(UNHEARD_OF, 1))
