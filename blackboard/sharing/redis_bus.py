@@ -57,6 +57,7 @@ try:
     )
     from redis.exceptions import ConnectionError as RedisConnectionError
     from redis.exceptions import TimeoutError as RedisTimeoutError
+    from redis.maint_notifications import MaintNotificationsConfig
 except ImportError as problem:
     raise BadInput(
         "redis", "its client is not installed", "pip install 'blackboard-scheduler[redis]'"
@@ -395,6 +396,8 @@ def _made(url: str, answers_within: float) -> Redis:
         socket_timeout=answers_within,
         socket_connect_timeout=answers_within,
         retry=Retry(NoBackoff(), 0),
+        # With these notifications it would use connections that were closed while they were idle.
+        maint_notifications_config=MaintNotificationsConfig(enabled=False),
         **of_tcp,
     )
     pool = client.connection_pool

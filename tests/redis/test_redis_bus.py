@@ -396,6 +396,23 @@ def test_a_connection_that_is_quiet_and_well_stays(redis_server: RedisServer) ->
     tell(story)
 
 
+def test_connections_that_redis_closed_while_they_were_idle_are_made_anew(
+    redis_server: RedisServer,
+) -> None:
+    """As it does after its `timeout`, or a firewall in between."""
+
+    async def story() -> None:
+        opened = Opened(redis_server.url)
+        some = range(2 * redis_bus.CONNECTIONS)
+        for _ in range(2):
+            await asyncio.gather(*(opened.bus.get(Hash.GRAB, f"{each}") for each in some))
+            async with Redis.from_url(redis_server.url) as redis:
+                assert await redis.client_kill_filter(_type="normal", skipme=True)
+        assert opened.said == []
+
+    tell(story)
+
+
 def test_listening_begins_while_redis_is_away(redis_server: RedisServer) -> None:
     redis_server.stop()
 
