@@ -12,8 +12,16 @@ from types import FrameType, TracebackType
 from typing import Any
 from weakref import WeakSet
 
+from blackboard.tasks import drop_error
+
 EXIT_CODE = 128 + signal.SIGTERM
 """The exit code of a program that SIGTERM has ended."""
+
+
+class WentOn(BaseException):
+    """Ends a task that enters another block while its loop is closed after SIGTERM. No Exception:
+    the task may catch those, as it has caught its cancellation.
+    """
 
 
 class Block:
@@ -39,13 +47,15 @@ class OfTask(Block):
 
     def __init__(self) -> None:
         """Raises SystemExit where SIGTERM has ended another block of this task: one that catches
-        that and goes on, as in a loop, would not end.
+        that and goes on, as in a loop, would not end. Raises WentOn after the first such task.
         """
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         if self._task is not None and self._task in _ending:
             self._task.remove_done_callback(_exit_with_the_last)
-            raise SystemExit(EXIT_CODE)
+            self._task.add_done_callback(drop_error)
+            _exit(self._loop)
+            raise WentOn("SIGTERM ends the program, but a task caught its cancellation and went on")
 
     def terminate(self) -> bool:
         """Cancels the task, as asyncio does at Ctrl-C."""
@@ -69,11 +79,19 @@ def _exit_with_the_last(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and isinstance(task.exception(), SystemExit):
         return  # it ends the program by itself
     all_left = not any(block.is_terminated for block in tuple(_blocks))
-    if task in _ending and all_left and all(other.done() for other in tuple(_ending)):
-        _ending.clear()  # once: several may end in one turn, and the loop closes what is left
+    if all_left and all(other.done() for other in tuple(_ending)):
+        _exit(task.get_loop())
+
+
+def _exit(loop: asyncio.AbstractEventLoop) -> None:
+    """Raises SystemExit, once in each loop: another one would end the cleanup after the first."""
+    if loop not in _exited:
+        _exited.add(loop)
         raise SystemExit(EXIT_CODE)
 
 
+_exited = WeakSet[asyncio.AbstractEventLoop]()
+"""Those that a SystemExit from here has ended."""
 _ending = WeakSet[asyncio.Task[Any]]()
 """The tasks whose block SIGTERM has ended, and that have left it. The program ends with them."""
 _blocks = WeakSet[Block]()

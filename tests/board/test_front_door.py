@@ -2044,6 +2044,61 @@ def test_a_program_that_goes_on_after_its_block_was_cancelled_ends_at_the_next(
     assert (done.stdout, done.stderr, done.returncode) == ("entered\ncleaned up\n", "", code)
 
 
+SEVERAL_GO_ON = """
+import asyncio, blackboard, os, signal
+
+@blackboard.handler("long", every="1h", stale_after="1m")
+async def long(item, ctx):
+    running.append(item.id)
+    await asyncio.Event().wait()
+
+async def goes_on(board):
+    while True:
+        try:
+            async with board.worker(slots=1, grace="0"):
+                await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            print("went on", flush=True)
+
+async def main():
+    try:
+        async with blackboard.open("app.db", handlers=[long], create=True) as board:
+            await board.add_many({"a": {}, "b": {}, "c": {}}, "long")
+            tasks = [asyncio.create_task(goes_on(board)) for _ in range(3)]
+            while len(running) < 3:
+                await asyncio.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.sleep(60)
+    finally:
+        print("closed", flush=True)
+
+running = []
+asyncio.run(main())
+"""
+
+
+def test_tasks_that_go_on_after_their_blocks_were_cancelled_let_the_others_clean_up(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", SEVERAL_GO_ON],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=patience(30),
+    )
+    assert done.returncode == 143
+    assert sorted(done.stdout.split("\n")) == ["", "closed", *["went on"] * 3]
+    assert done.stderr.count("WentOn: SIGTERM ends the program, but") == 2
+    assert "Exception ignored" not in done.stderr
+    assert "never" not in done.stderr
+    assert [file.name for file in tmp_path.glob("app.db*")] == ["app.db"]
+    with blocking(str(tmp_path / "app.db")) as board:
+        assert [item.running for item in board.items()] == [False] * 3
+
+
 FORKED_IN_A_WORKER = (
     ENTERED
     + """
