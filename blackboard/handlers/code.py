@@ -42,7 +42,7 @@ class Code(msgspec.Struct, frozen=True):
     """The code of a process's jobs, for its child processes."""
 
     packages: dict[str, str]
-    """The folder of each package, by the name of the package."""
+    """The folder of each package, by its name; the file of a module that is none."""
     files: dict[str, bytes]
     """The content of each file that was read, by absolute path."""
 
@@ -93,11 +93,23 @@ def claim_file(file: Path, field: str) -> None:
 
 
 def claim_module(spec: ModuleSpec, field: str) -> None:
-    """Reads the files of a package that Python finds by itself, unless it is an installed one."""
-    for place in spec.submodule_search_locations or ():
-        folder = Path(place).resolve()
-        if folder.is_dir() and not {"site-packages", "dist-packages"} & set(folder.parts):
-            _read(folder, field, whole=True)
+    """Reads the files of a package, or the file of a module, that Python finds by itself, unless it
+    is installed. Where it is in one place, it is imported from there also when that is away.
+    """
+    places = spec.submodule_search_locations or filter(None, [spec.origin])
+    found = [Path(place).resolve() for place in places]
+    for path in found:
+        if {"site-packages", "dist-packages"} & set(path.parts):
+            continue
+        if path.is_dir():
+            _read(path, field, whole=True)
+        elif path.is_file() and path.suffix == ".py":
+            _own.named.add(str(path))
+            _read_files(path, [str(path)], field, is_imported=spec.name in sys.modules)
+        else:
+            continue
+        if len(found) == 1 and (spec.origin is None or spec.origin.endswith(".py")):
+            _own.packages.setdefault(spec.name, str(path))
 
 
 def name_of(folder: str) -> str:
@@ -122,9 +134,8 @@ def changed() -> list[str]:
     """The files that are not what was read: changed, removed or new. The files of a
     folder that cannot be listed, because it is being replaced say, count as removed.
     """
-    files: set[str] = set()
     # Copies: a worker asks in a thread, and its program may load other jobs meanwhile.
-    folders, read = _own.folders.copy(), [*_own.stamps]
+    files, folders, read = _own.named.copy(), _own.folders.copy(), [*_own.stamps]
     for folder, whole in folders.items():
         with suppress(OSError):
             files.update(_files_in(folder, whole=whole))
@@ -172,10 +183,15 @@ def mistake_in(files: Iterable[str]) -> str:
 
 def _read(folder: Path, field: str, *, whole: bool) -> None:
     path = str(folder)
-    is_imported = name_of(path) in sys.modules  # what was imported stays as it was read
+    is_imported = name_of(path) in sys.modules
     _own.folders[path] = whole or _own.folders.get(path, False)
+    _read_files(folder, _files_in(path, whole=whole), field, is_imported=is_imported)
+
+
+def _read_files(path: Path, files: Iterable[str], field: str, *, is_imported: bool) -> None:
+    """Reads the files at `path`. What was imported stays as it was read."""
     try:
-        for number, file in enumerate(_files_in(path, whole=whole)):
+        for number, file in enumerate(files):
             if number == MOST_FILES:
                 remedy = "name a smaller folder"
                 raise BadInput(field, f"{path} has more than {MOST_FILES:,} files", remedy)
@@ -286,6 +302,8 @@ class _Finder:
 
 
 def _package(fullname: str, folder: str) -> ModuleSpec | None:
+    if folder in _own.files:
+        return _as_read(fullname, folder)
     start = f"{folder}/__init__.py"
     if start in _own.files:
         return _as_read(fullname, start, folder)

@@ -235,6 +235,32 @@ def test_a_worker_goes_on_while_the_folder_of_its_jobs_is_away(place: Site) -> N
         assert result(place, kind) == ["one", "helped", 2]
 
 
+def test_a_worker_runs_the_code_that_it_has_read_of_jobs_that_are_named_as_modules(
+    place: Site,
+) -> None:
+    """As those of a folder: also where it is away, and where a file is half saved."""
+    kinds = ("plain", "lone")
+    lone = "from blackboard import handler\n\n@handler('lone')\ndef lone(item, ctx): return 1\n"
+    (place.folder / "lonejobs.py").write_text(lone)
+    (place.folder / "blackboard.toml").write_text(
+        '[board]\njobs = ["cityjobs.feeds", "lonejobs"]\n'
+    )
+    for kind in kinds:
+        place.add(kind, type_=kind)
+    started = place.works(worker(place))
+    eventually(lambda: place.is_ok(*kinds), "both have run")
+    for file in ("lonejobs.py", "cityjobs/feeds.py"):
+        (place.folder / file).write_text("half a file (")
+    eventually(lambda: "lonejobs.py" in started.text, "the change is reported")
+    for away in (False, True):
+        if away:
+            (place.folder / "lonejobs.py").unlink()
+            shutil.rmtree(place.folder / "cityjobs")
+        for child in place.below(started):
+            child.kill()
+        assert [result(place, kind) for kind in kinds] == [["one", "helped", 2], 1]
+
+
 def test_changes_are_found_while_threads_of_handlers_stand() -> None:
     """They may hold all threads that the loop has."""
     over = threading.Event()
