@@ -53,6 +53,8 @@ class OfTask(Block):
         self._task = asyncio.current_task()
         if self._task is not None and self._task in _ending:
             self._task.remove_done_callback(_exit_with_the_last)
+            while self._task.cancelling():  # since Python 3.13 a group that fails cancels it again
+                self._task.uncancel()
             self._task.add_done_callback(drop_error)
             _exit(self._loop)
             raise WentOn("SIGTERM ends the program, but a task caught its cancellation and went on")
