@@ -36,6 +36,8 @@ class Wake:
         self._beaten_at: float | None = None
         """When the last beat was, by the loop's time; before there was one, the first `wait`."""
         self._early: asyncio.TimerHandle | None = None
+        self._early_at = 0.0
+        """When that wakes, by the loop's time. The handle of uvloop cannot tell, where it is soon."""
 
     def start(self) -> None:
         """Starts the timer."""
@@ -48,9 +50,10 @@ class Wake:
         """Wakes after so many seconds at the latest. Only the earliest of these calls counts."""
         loop = asyncio.get_running_loop()
         when = loop.time() + max(seconds, 0.0)
-        if self._early is not None and not self._early.cancelled() and self._early.when() <= when:
+        if self._early is not None and self._early_at <= when:
             return
         self._forget()
+        self._early_at = when
         self._early = loop.call_at(when, self.now)
 
     def beat(self) -> None:

@@ -61,6 +61,18 @@ def test_a_wish_holds_until_the_next_waking() -> None:
     waking(story)
 
 
+def test_what_is_due_now_is_no_timer_on_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its `call_at` returns what `call_soon` does, a handle without `when`."""
+
+    async def story(wake: CycleWake) -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))
+        wake.within(0.0)
+        assert not await wake.wait(), "it was no beat"
+
+    waking(story)
+
+
 def test_a_wish_of_the_past_is_at_once() -> None:
     async def story(wake: CycleWake) -> None:
         wake.within(-5)
