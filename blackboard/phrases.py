@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-_FROM = {"d": 48 * 3_600, "h": 100 * 60, "m": 100, "s": 0}
-"""The seconds from which a unit is used. Numbers have two digits as long as possible."""
+_FROM = {"d": 48 * 3_600, "h": 120 * 60, "m": 120, "s": 0}
+"""The seconds from which a unit is used: from two of it on, so that no duration is shown as shorter
+than one that it is longer than.
+"""
 LONGEST_ERROR = 12_000
 """Characters of an error that are kept: its head and its tail."""
 LONGEST_OUTPUT = 8192

@@ -493,4 +493,7 @@ def _check_scalar(value: object, where: str) -> None:
 def check_first(text: str | None, zone: str) -> None:
     """Refuses a `first` that cannot be read. Raises BadInput."""
     if text not in {None, "now", "next"}:
-        parse_moment(str(text), zone, "first", NEVER)
+        try:
+            parse_moment(str(text), zone, "first", NEVER)
+        except BadInput as bad:
+            raise BadInput(bad.field, bad.problem, f"now, next, or {bad.remedy}") from None

@@ -98,6 +98,7 @@ async def board_page(site: Site, request: Request) -> dict[str, Any]:
         "types": _offered(types, filters.types),
         "tags": _offered(tags, filters.tags),
         "more_types": max(len(types) - MOST_TYPES, 0),
+        "more_tags": max(len(tags) - MOST_TYPES, 0),
     }
 
 

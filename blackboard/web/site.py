@@ -29,7 +29,7 @@ from blackboard import __version__
 from blackboard.display import columns
 from blackboard.display.escaping import shown, shown_json, shown_text
 from blackboard.errors import BadInput
-from blackboard.phrases import brief, iso, last_seen, span, stamp
+from blackboard.phrases import brief, iso, last_seen, plural, span, stamp
 from blackboard.protocol.board_table import BoardTable
 from blackboard.records import decoded
 from blackboard.rules.status import ItemStatus
@@ -139,6 +139,7 @@ class Site:
             "json": json_text,
             "share": lambda value: "–" if value is None else f"{100 * value:.1f} %",
             "number": lambda value: f"{value:,}",
+            "plural": plural,
         }
 
     # ---- what takes long
@@ -363,9 +364,10 @@ def elapsed_element(moment: datetime) -> Markup:
 
 
 def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
-    """A time as clocks of a zone show it."""
+    """A time as clocks of a zone show it, with seconds where there are some."""
     local = moment.astimezone(_zone(zone) or UTC)
-    return f"{local:%a %Y-%m-%d %H:%M}" if date else f"{local:%a %H:%M}"
+    day, seconds = "%a %Y-%m-%d" if date else "%a", ":%S" if local.second else ""
+    return f"{local:{day} %H:%M{seconds}}"
 
 
 def next_text(status: ItemStatus) -> str:

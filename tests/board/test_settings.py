@@ -165,7 +165,7 @@ BAD = [
     ("an empty type", '[[items]]\nid = "a"\ntype = ""', "type", 3, "printable text"),
     ("a type of two", '[[items]]\nid = "a"\ntype = "he,llo"', "type", 3, "without commas"),
     ("a long id", f'[[items]]\nid = "{"x" * 1_001}"\ntype = "t"', "id", 2, "1,000 at the most"),
-    ("a bad first", '[[items]]\nid = "a"\ntype = "t"\nfirst = "soon"', "first", 4, "is not a time"),
+    ("a bad first", '[[items]]\nid = "a"\ntype = "t"\nfirst = "soon"', "first", 4, "now, next, or"),
     ("no number", '[[items]]\nid="a"\ntype="t"\nparams.x = nan', "params.x", 4, "not a number"),
     ("no number in a job", "[jobs.a]\nx = 1\nlimit = inf", "limit", 3, "not a number"),
     (

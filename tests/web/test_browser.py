@@ -325,6 +325,18 @@ def test_times_in_sentences_follow_the_zone(page: Page, place: tuple[Site, str])
     soon(page, lambda: "GMT+9" in exact.inner_text(), "in Japan", seconds=PATIENCE)
 
 
+def test_a_time_to_come_is_rounded_as_the_command_line_does(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    page.goto(f"{place[1]}?live=off")
+    shown = page.locator("main time").first
+    for seconds, words in ((7200 * 5 - 100, "in 10h"), (-6500, "108m ago"), (7100, "in 118m")):
+        at = f"new Date(Date.now() + {1000 * seconds}).toISOString()"
+        shown.evaluate(f"(time) => {{ time.dateTime = {at}; }}")
+        page.wait_for_timeout(1100)  # they are written each second
+        assert shown.inner_text() == words
+
+
 def test_a_zone_and_keys_go_by_the_root_also_on_a_paused_board(
     page: Page, place: tuple[Site, str]
 ) -> None:

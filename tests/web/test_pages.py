@@ -1089,8 +1089,9 @@ def test_numbers_lead_to_what_they_count(odd: WebSite) -> None:
         assert "/run?id=davis" in page
     item = odd.get("/item?id=davis").text
     [timeline] = [one for one in addresses_of(item) if one.startswith("/timeline?")]
-    assert "1 runs of 1 items" in odd.get(html.unescape(timeline)).text
-    assert "0 runs" in odd.get("/timeline?id=keene&hours=24").text.replace("0 runs of 1", "0 runs")
+    assert "1 run of 1 item" in odd.get(html.unescape(timeline)).text
+    assert "0 runs of 1 item" in odd.get("/timeline?id=keene&hours=24").text
+    assert "item, of 15" in odd.get("/health").text  # that has failed
 
 
 def ran_hourly(site: WebSite, item_id: str, *outcomes: str) -> None:
@@ -1250,8 +1251,8 @@ def test_a_timeline_goes_back_past_more_runs_than_it_shows(
     begun = site.clock.now()
     ran_hourly(site, "davis", *["ok"] * 8)
     until = quote((begun + timedelta(hours=2.5)).isoformat())
-    assert "3 runs of 1 items" in site.get(f"/timeline?hours=3&until={until}").text
-    assert "2 runs of 1 items" in site.get(f"/timeline?hours=2&until={until}").text
+    assert "3 runs of 1 item" in site.get(f"/timeline?hours=3&until={until}").text
+    assert "2 runs of 1 item" in site.get(f"/timeline?hours=2&until={until}").text
 
 
 def shown_runs(site: WebSite, address: str) -> list[tuple[str, str]]:
@@ -1460,6 +1461,20 @@ def test_next_times_that_take_long_to_compute_are_cut(
     answer = site.get("/api/v1/next?id=davis").json()
     assert (len(answer["times"]), answer["cut"]) == (4, True)
     assert words in site.get("/item?id=davis").text
+
+
+def test_next_times_that_differ_by_seconds_are_told_apart(site: WebSite) -> None:
+    site.add("davis", every="20s")
+    times = re.findall(r"<td>\w{3} 2026-11-21 (\S+)</td>", site.get("/item?id=davis").text)
+    assert len({*times}) == len(times) == pages.NEXT_TIMES
+
+
+def test_the_board_says_how_many_tags_it_does_not_offer(site: WebSite) -> None:
+    site.add("davis", every="1h", tags=[f"t{number:02}" for number in range(14)])
+    offered = main_of(site.get("/").text)
+    assert "t11 " in offered
+    assert "t12 <span>" not in offered
+    assert "and 2 more" in offered
 
 
 def test_next_times_that_take_long_hold_up_no_other_page(

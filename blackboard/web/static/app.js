@@ -4,7 +4,7 @@
 "use strict";
 (() => {
   const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-  const FROM = { d: 172800, h: 6000, m: 100, s: 0 };
+  const FROM = { d: 172800, h: 7200, m: 120, s: 0 };
   const zoneOf = () => document.body.dataset.zone || "UTC";
   let format = null;
 
@@ -19,20 +19,20 @@
     return format.of;
   };
 
-  const brief = (seconds) => {
+  const brief = (seconds, nearest = false) => {
     const [unit, length] = UNITS.find(([name]) => seconds >= FROM[name]);
-    return `${Math.floor(seconds / length)}${unit}`;
+    return `${Math.floor(seconds / length + (nearest ? 0.5 : 0))}${unit}`;
   };
 
   const write = (element, now) => {
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) return;
-    const away = (at - now) / 1000;
-    const past = away <= 0;
-    const words = brief(Math.abs(away));
+    const away = Math.trunc((at - now) / 1000);
+    const words = brief(Math.abs(away), away > 0);
     const { classList } = element;
     const text = classList.contains("exact") ? formatter().format(at).replace(",", "")
-      : classList.contains("elapsed") ? words : past ? `${words} ago` : `in ${words}`;
+      : classList.contains("elapsed") ? words
+        : away === 0 ? "now" : away < 0 ? `${words} ago` : `in ${words}`;
     if (element.textContent !== text) element.textContent = text;
     if (!classList.contains("exact") && element.dataset.zone !== zoneOf()) {
       element.dataset.zone = zoneOf();
