@@ -30,7 +30,7 @@ from zoneinfo import ZoneInfo
 
 from icalendar.timezone import tzp
 
-from blackboard.schedule.expansion import expansion
+from blackboard.schedule.expansion import Expansion, expansion
 from blackboard.schedule.rrule import NUMBERS
 
 from .times import Moment, Written, cut, in_utc, written
@@ -38,6 +38,8 @@ from .zone_names import guessed_zone
 
 Rule = dict[str, str]
 """The parts of a rule by their names."""
+_IN_ANY_MONTH = {"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYDAY"}
+"""Parts beside which the days of the month of a yearly rule are in any month, or in those named."""
 
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _TIMES = ("BYHOUR", "BYMINUTE", "BYSECOND")
@@ -252,6 +254,17 @@ def meant_start(
     return Moment(_wall(start, zone), zone)
 
 
+def times_of(rule: Rule, start: datetime) -> Expansion:
+    """The times of a rule from a start. A yearly one with nothing but days of the month is of the
+    month of its start, as libical and Google's calendar read it, for birthdays are written so; by
+    the RFC, and in schedules, it is of each month. Raises ValueError for parts that contradict each
+    other.
+    """
+    if rule["FREQ"] == "YEARLY" and "BYMONTHDAY" in rule and _IN_ANY_MONTH.isdisjoint(rule):
+        rule = {**rule, "BYMONTH": str(start.month)}
+    return expansion(rule, start)
+
+
 def has_start(rules: list[Rule], start: Moment) -> bool:
     """Whether the start of a series is one of its times: unless all of its rules end before it."""
     ends = [until_of(rule) for rule in rules]
@@ -265,7 +278,7 @@ def fits(rules: list[Rule], wall: datetime) -> bool:
 
 def _is_time_of(rule: Rule, wall: datetime) -> bool:
     try:
-        return next(expansion(rule, wall).after(wall - _SECOND), None) == wall
+        return next(times_of(rule, wall).after(wall - _SECOND), None) == wall
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001 - the library may contradict itself in one zone only

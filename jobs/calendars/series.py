@@ -27,12 +27,10 @@ from typing import TypeVar
 
 from icalendar.timezone import tzp
 
-from blackboard.schedule.expansion import expansion
-
 from .budget import SERIES_EVENTS, Budget
 from .events import Vevent
 from .records import Edges, Window, instant_of, instant_text, is_day
-from .rules import Rule, at_start, has_start, meant_start, until_of
+from .rules import Rule, at_start, has_start, meant_start, times_of, until_of
 from .times import LATEST, LONGEST, Moment
 from .zone_names import zone_of_days
 
@@ -417,7 +415,7 @@ def _instances(times: dict[str, date], main: Vevent, overrides: list[Vevent]) ->
 def _near(rule: Rule, begin: datetime, *, start: Moment, stop: datetime) -> Iterator[Moment]:
     """The times of a rule from one wall time to another."""
     until = until_of(rule)
-    for wall in expansion(rule, start.wall).after(begin - _SECOND):
+    for wall in times_of(rule, start.wall).after(begin - _SECOND):
         one = replace(start, wall=wall)
         if wall > stop or (until is not None and one.time > until):
             break

@@ -193,6 +193,9 @@ ODD = {
         "2026-09-02T18:00:00Z",
         "2026-09-07T18:00:00Z",
     ],
+    "DTSTART;VALUE=DATE:20220920\nRRULE:FREQ=YEARLY;WKST=MO;INTERVAL=1;BYMONTHDAY=20": [
+        "2026-09-20",
+    ],
     "DTSTART:20260902T180000Z\nRRULE:FREQ=WEEKLY;BYDAY=WEDNESDAY;COUNT=2": [
         "2026-09-02T18:00:00Z",
         "2026-09-09T18:00:00Z",
@@ -206,7 +209,7 @@ def test_odd_feeds_have_other_events_only_by_another_parser() -> None:
         lines: [one.start for one in read(calendar(f"UID:1\nSUMMARY:E\n{lines}")).occurrences]
         for lines in ODD
     }
-    assert (PARSER, found) == (17, ODD)
+    assert (PARSER, found) == (18, ODD)
 
 
 def test_another_parser_reads_all_anew_and_keeps_what_is_known(tmp_path: Path) -> None:
