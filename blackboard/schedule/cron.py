@@ -33,6 +33,7 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -78,7 +79,7 @@ _ELEMENT = re.compile(
 _EVERY = re.compile(r"@?every(?:\b|_)|rate\(|@\d", re.IGNORECASE)
 _SUNDAY = "as a number, Sunday is 0 here, and 1 in Quartz and AWS"
 _QUESTION = f"use * instead of ?; {_SUNDAY}"
-_RRULE = "use an rrule instead: FREQ=MONTHLY;{};BYHOUR=...;BYMINUTE=..."
+_RRULE = "use an rrule instead: FREQ=MONTHLY;BYMONTH=...;{};BYHOUR=...;BYMINUTE=..."
 """Remedies for what other programs know."""
 
 
@@ -229,9 +230,12 @@ def read_fields(expression: str) -> Fields:
         fields = f"{len(texts)} field{'s' * (len(texts) != 1)}"
         raise BadInput("cron", f"{_shorten(expression)!r} has {fields}", _remedy(texts))
     minute, hour, day, _, weekday = texts
-    minutes, hours, days, months, weekdays = (
-        sorted(field.numbers(text)) for text, field in zip(texts, _FIELDS, strict=True)
-    )
+    try:
+        minutes, hours, days, months, weekdays = (
+            sorted(field.numbers(text)) for text, field in zip(texts, _FIELDS, strict=True)
+        )
+    except BadInput as problem:
+        raise BadInput("cron", problem.problem, _completed(problem.remedy, texts)) from None
     return Fields(
         minutes=tuple(minutes),
         hours=tuple(hours),
@@ -356,6 +360,23 @@ def _remedy(texts: list[str]) -> str:
     return f"write five: minute, hour, day of month, month, day of week, as in 0 3 * * *{semicolon}"
 
 
+def _completed(remedy: str, texts: Sequence[str]) -> str:
+    """A remedy, an rrule in it with the months and times of the expression, if its day is all that
+    the expression says of days.
+    """
+    *_, day, _month, weekday = texts
+    if "*" not in {day, weekday} or "," in day + weekday:
+        return remedy
+    for name, place in {"BYMINUTE": 0, "BYHOUR": 1, "BYMONTH": 3}.items():
+        with suppress(BadInput):
+            numbers = sorted(_FIELDS[place].numbers(texts[place]))
+            if name == "BYMONTH" and len(numbers) == len(_MONTHS):
+                remedy = remedy.replace("BYMONTH=...;", "")
+            elif texts[place] != "*":
+                remedy = remedy.replace(f"{name}=...", f"{name}={','.join(map(str, numbers))}")
+    return remedy
+
+
 def _remedy_of(element: str, names: Sequence[str]) -> str:
     """The remedy for an element of a field that takes these names. Other programs know more."""
     if not element:
@@ -363,8 +384,9 @@ def _remedy_of(element: str, names: Sequence[str]) -> str:
     if element == "?":
         return _QUESTION
     if re.match(r"H\b|.*~", element):
-        return "write a fixed number; jitter spreads items"
-    if weekday := re.fullmatch(r"([a-z]{3}|[0-7])(?:#([1-5])|(L))", element, re.IGNORECASE):
+        return "write a fixed number, or * before a step; jitter spreads items"
+    of_week = rf"({'|'.join(_WEEKDAYS)}|[0-7])(?:#([1-5])|(L))"
+    if weekday := re.fullmatch(of_week, element, re.IGNORECASE):
         day = weekday[1] if weekday[1].isalpha() else _WEEKDAYS[int(weekday[1]) % 7]
         number = weekday[2] or "-1"
         doubt = "" if weekday[1].isalpha() else f" ({_SUNDAY})"

@@ -875,4 +875,4 @@ def test_a_time_of_chance_that_no_jitter_is_is_refused(
     monkeypatch.setattr("sys.stdin", piped(f"{expression} /usr/bin/a\n"))
     said = blackboard("import-crontab", "-", code=2).err
     assert "-:1: cron: " in said
-    assert "write a fixed number; jitter spreads items" in said
+    assert "write a fixed number, or * before a step; jitter spreads items" in said

@@ -108,9 +108,26 @@ def test_what_a_remedy_names_is_taken_beside_a_schedule(
 
 
 @pytest.mark.parametrize(
-    "day", ["L * *", "L-3 * *", "1W * *", "LW * *", "* * 5L", "* * friL", "* * 6#3", "* * fri#2"]
+    ("expression", "rule"),
+    [
+        ("0 3 L * *", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=3;BYMINUTE=0"),
+        ("0 3 L-3 * *", "FREQ=MONTHLY;BYMONTHDAY=-4;BYHOUR=3;BYMINUTE=0"),
+        ("30 9,17 L mar,jun *", "FREQ=MONTHLY;BYMONTH=3,6;BYMONTHDAY=-1;BYHOUR=9,17;BYMINUTE=30"),
+        ("0 3 1W 2-4 *", "FREQ=MONTHLY;BYMONTH=2,3,4;{};BYSETPOS=1;BYHOUR=3;BYMINUTE=0"),
+        ("*/20 3 LW * *", "FREQ=MONTHLY;{};BYSETPOS=-1;BYHOUR=3;BYMINUTE=0,20,40"),
+        ("0 3 * * 5L", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=3;BYMINUTE=0"),
+        ("0 3 * 1-12 friL", "FREQ=MONTHLY;BYDAY=-1FR;BYHOUR=3;BYMINUTE=0"),
+        ("0 3 * 1 6#3", "FREQ=MONTHLY;BYMONTH=1;BYDAY=3SA;BYHOUR=3;BYMINUTE=0"),
+        ("0 3 * * fri#2", "FREQ=MONTHLY;BYDAY=2FR;BYHOUR=3;BYMINUTE=0"),
+        # What an element of a list, or one of two days, does not say by itself is left open
+        ("0 3 * * 1#1,1#3", "FREQ=MONTHLY;BYMONTH=...;BYDAY=1MO;BYHOUR=...;BYMINUTE=..."),
+        ("0 3 15,L 3 *", "FREQ=MONTHLY;BYMONTH=...;BYMONTHDAY=-1;BYHOUR=...;BYMINUTE=..."),
+        ("0 3 13 * 5L", "FREQ=MONTHLY;BYMONTH=...;BYDAY=-1FR;BYHOUR=...;BYMINUTE=..."),
+        ("0 * L * *", "FREQ=MONTHLY;BYMONTHDAY=-1;BYHOUR=...;BYMINUTE=0"),
+    ],
 )
-def test_a_rule_that_a_remedy_names_is_taken(day: str) -> None:
-    rule = re.search(r"FREQ=\S+", refusal_of({"cron": f"0 3 {day}"}).remedy)
-    assert rule is not None
-    check_spec(Spec(rrule=rule[0].replace("...", "3")))
+def test_a_rule_that_a_remedy_names_is_taken(expression: str, rule: str) -> None:
+    named = re.search(r"FREQ=\S+", refusal_of({"cron": expression}).remedy)
+    assert named is not None
+    assert named[0] == rule.format("BYDAY=MO,TU,WE,TH,FR")
+    check_spec(Spec(rrule=named[0].replace("...", "3")))
