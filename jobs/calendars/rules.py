@@ -47,7 +47,7 @@ _NUMBERS = r"[+-]?\d{1,4}(?:,[+-]?\d{1,4})*"
 _WEEKDAY = "(?:MO|TU|WE|TH|FR|SA|SU)"
 _PARTS = {
     "FREQ": re.compile("SECONDLY|MINUTELY|HOURLY|DAILY|WEEKLY|MONTHLY|YEARLY"),
-    "UNTIL": re.compile(r"[A-Z]+|-\d.*|0000.*"),
+    "UNTIL": re.compile(r"NAN.*|[A-Z ]+|-\d.*|0000.*"),
     "COUNT": re.compile(r"-?\d{1,9}"),
     "INTERVAL": re.compile(r"\d{1,9}"),
     "WKST": re.compile(rf"{_WEEKDAY}|\d+"),
@@ -66,7 +66,7 @@ _IDLE = re.compile(
 )
 """Matches a part that says nothing."""
 _LEFT_OUT = re.compile(
-    r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=(?:[A-Z]+|-\d.*|0000.*)"
+    r"SKIP=.*|INTERVAL=0+|WKST=\d+|(?:UNTIL|COUNT)=?|UNTIL=(?:NAN.*|[A-Z ]+|-\d.*|0000.*)"
 )
 """Matches a part that is not followed, though it may move some of the days of its rule, or end it.
 """
