@@ -6,6 +6,10 @@ fields starts with `*`, else day of month OR day of week (crontab(5)). 0 and 7 a
 a field "starts with *" depends on its text: `*/2` does, `0-59` does not. Several expressions, with
 semicolons between them, match whenever one of them does.
 
+A step after a single number, `5/15`, is `5-59/15`, as in Kubernetes, GitHub's workflows and Quartz;
+Debian's cron and cronie refuse it, and so does the import of a crontab. A step beyond its field,
+`*/90`, leaves the first number, as in every cron: `idle_steps` says so.
+
 **When it runs.** cron(8) has two kinds of jobs, which it distinguishes by the same rule:
 
 - A job whose minute or hour starts with `*` follows real time. It runs whenever the wall clock

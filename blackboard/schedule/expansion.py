@@ -11,6 +11,8 @@ time:
 - Below a day, to step through the days that a rule leaves out would take too long. There the times
   of day and the days are searched in turn, and each search says how far the other may skip. Hours
   and minutes that it leaves out are skipped where a search begins in them.
+- The times of a day, in rules of months and years, are no part of what dateutil steps through: it
+  makes the days.
 
 dateutil takes the last days of December and the first of January for days of a wrong week in some
 years (2 January 2022 for one of a week 53 of 2021, which has 52). So it is asked for all weeks that
@@ -71,9 +73,9 @@ class Expansion:
     weeks: frozenset[int]
     """Those of BYWEEKNO, where `rule` has more; empty: any."""
     positions: Sequence[int]
-    """Those of BYSETPOS, where `rule` has all days of a period, at midnight; empty: any."""
+    """Those of BYSETPOS, where `rule` has none, though it has `weeks`; empty: any."""
     times: Sequence[time]
-    """Those of each day, in order, with `positions`."""
+    """Those of each day, in order, where `rule` has all days, at midnight; empty: its own."""
     count: int | None
 
     def after(self, moment: datetime) -> Iterator[datetime]:
@@ -88,6 +90,7 @@ class Expansion:
         after = max(after, self.start - _SECOND)
         moved = (_LAST_YEAR - after.year) // 400 * 400
         search = self._search_by_day if self.skips_days else partial(self._stream, self.rule)
+        search = self._search_by_time if self.times else search
         search = self._search_by_position if self.positions else search
         times = search(_moved(self.start, moved), _moved(after, moved))
         for wall in filter(self._is_in_weeks, times):
@@ -129,6 +132,13 @@ class Expansion:
             tomorrow = midnight + _DAY
             yield from takewhile(partial(gt, tomorrow), chain((wall,), stream))
             after = tomorrow - _SECOND
+
+    def _search_by_time(self, start: datetime, after: datetime) -> Iterator[datetime]:
+        before = datetime.combine(after, time()) - _SECOND
+        first = self._near(datetime.combine(start, time()), before)
+        for day in self.rule.replace(dtstart=first).xafter(before):
+            walls = (datetime.combine(day, moment) for moment in self.times)
+            yield from filter(after.__lt__, walls)
 
     def _search_by_position(self, start: datetime, after: datetime) -> Iterator[datetime]:
         before = self._begin_of_period(after) - _SECOND
@@ -199,11 +209,11 @@ def expansion(parts: Mapping[str, str], start: datetime) -> Expansion:
     weeks = set(numbers_in(parts["BYWEEKNO"])) if "BYWEEKNO" in parts else set()
     positions: Sequence[int] = ()
     times: Sequence[time] = ()
+    if frequency in MONTHS and (weeks or "BYSETPOS" not in used):
+        positions = numbers_in(used.pop("BYSETPOS")) if "BYSETPOS" in used else ()
+        times = _times_of_day(used, start)
+        used |= dict.fromkeys(_TIME_PARTS, "0")
     if weeks:
-        if frequency in MONTHS and "BYSETPOS" in used:
-            positions = numbers_in(used.pop("BYSETPOS"))
-            times = _times_of_day(used, start)
-            used |= dict.fromkeys(_TIME_PARTS, "0")
         used["BYWEEKNO"] = ",".join(map(str, sorted(_weeks_to_ask_for(weeks))))
     rule = rrule.rrulestr(";".join(f"{k}={v}" for k, v in used.items()), dtstart=start)
     assert isinstance(rule, rrule.rrule)

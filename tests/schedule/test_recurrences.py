@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blackboard.errors import BadInput
-from blackboard.schedule.expansion import MOST_SKIPS, Expansion
-from blackboard.schedule.rrule import RRule, idle_exclusions
+from blackboard.schedule.expansion import MOST_SKIPS, Expansion, expansion
+from blackboard.schedule.rrule import ANCHOR, RRule, idle_exclusions, read_parts
 
 SIXTY = ",".join(map(str, range(60)))
 
@@ -386,6 +386,18 @@ def test_to_find_a_position_the_days_of_a_period_are_made_and_not_all_their_time
     found = [*islice(rule.runs(datetime(2026, 3, 5, tzinfo=UTC)), 2)]
     assert found == [datetime(2026, 12, day, 23, 14, tzinfo=UTC) for day in (30, 31)]
     assert 0 < len(seen) < 1000
+
+
+@pytest.mark.parametrize("frequency", ["YEARLY", "MONTHLY"])
+def test_to_find_a_time_the_days_of_a_period_are_made_and_not_all_their_times(
+    frequency: str,
+) -> None:
+    hours, minutes = (",".join(map(str, range(n))) for n in (24, 60))
+    text = f"FREQ={frequency};BYDAY=MO,TU,WE,TH,FR,SA,SU;BYHOUR={hours};BYMINUTE={minutes}"
+    found = [*islice(RRule(text).runs(datetime(2026, 12, 31, 23, 58, 30, tzinfo=UTC)), 2)]
+    assert found == [datetime(2026, 12, 31, 23, 59, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)]
+    days = islice(expansion(read_parts(text), ANCHOR).rule, 3)
+    assert [*days] == [ANCHOR + timedelta(days=n) for n in range(3)]
 
 
 frequencies = ["YEARLY", "MONTHLY", "WEEKLY", "DAILY", "HOURLY", "MINUTELY"]
