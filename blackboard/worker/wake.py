@@ -37,7 +37,7 @@ class Wake:
         """When the last beat was, by the loop's time; before there was one, the first `wait`."""
         self._early: asyncio.TimerHandle | None = None
         self._early_at = 0.0
-        """When that wakes, by the loop's time. A handle of uvloop does not tell, if it is due now."""
+        """When that wakes, by the loop's time; a handle of uvloop does not always tell."""
 
     def start(self) -> None:
         """Starts the timer."""
