@@ -25,12 +25,14 @@ from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
+from uuid import uuid4
 
 from aiohttp import (
     ClientPayloadError,
     ClientResponse,
     ClientSession,
     DummyCookieJar,
+    ServerDisconnectedError,
     TCPConnector,
 )
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -62,6 +64,8 @@ SCOPE = "https://storage.azure.com/.default"
 """The scope for which tokens are requested."""
 LARGEST_REPLY = 2**28
 """Bytes that are read of a reply: more than those of a page with the largest rows that ours are."""
+REQUEST_ID = "x-ms-client-request-id"
+"""The service repeats it in its answer; Azurite does not for a batch."""
 _ASKED = socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG)
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
@@ -94,6 +98,19 @@ class ReplyTooLarge(ClientPayloadError):
 
 
 class _BoundedResponse(ClientResponse):
+    async def start(self, connection: Any) -> ClientResponse:
+        """Raises ServerDisconnectedError for an answer to another request, which something in
+        between has sent twice: it was there before the request, or has the id of the other one.
+        """
+        protocol = connection.protocol
+        if not protocol.should_close:
+            await super().start(connection)
+            own = self.request_info.headers.get(REQUEST_ID)
+            if self.headers.get(REQUEST_ID, own) == own:
+                return self
+        protocol.close()
+        raise ServerDisconnectedError("an answer to another request")
+
     async def read(self) -> bytes:
         """Reads the body, once. Raises ReplyTooLarge."""
         parts, left = list[bytes](), LARGEST_REPLY
@@ -182,6 +199,7 @@ class AzureTransport(_Connections):
         self.requests.commits += is_commit
         self.requests.pages += request.method == "GET"
         self.requests.others += not is_commit and request.method != "GET"
+        request.headers[REQUEST_ID] = uuid4().hex
         sent = self._clock.monotonic()
         async with asyncio.timeout(self.commit_timeout if is_commit else self.page_timeout):
             response = await super().send(request, **config, proxy=self.proxy)

@@ -9,9 +9,10 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email.utils import format_datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,9 @@ def error(status: int, said: object) -> bytes:
     return reply(status, json.dumps({"odata.error": said}).encode(), **JSON, **SERVICE)
 
 
+OTHER = {"x-ms-client-request-id": "that of another request"}
 ODD_PAGES = {
+    "an answer to another request": reply(200, b'{"value":[]}', **JSON, **SERVICE, **OTHER),
     "an empty body": page(""),
     "null": page("null"),
     "no rows": page("{}"),
@@ -68,6 +71,9 @@ ODD_PAGES = {
     "401 of a gateway": reply(401, b"<html>log in</html>", **HTML),
 }
 ODD_BATCHES = {
+    "an answer to another request": reply(
+        202, b"--b\r\n\nHTTP/1.1 204 No\r\nETag: a\r\n" * 2, **SERVICE, **OTHER
+    ),
     "an empty body": reply(202, **SERVICE),
     "no boundary": reply(202, b"x", Content_Type="multipart/mixed", **SERVICE),
     "no parts": reply(202, b"--b--", Content_Type="multipart/mixed; boundary=b", **SERVICE),
@@ -316,6 +322,48 @@ def test_a_reply_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, said: st
                 await rows_of(table, "p")
             with pytest.raises(Unknown, match=words):
                 await table.commit("p", [Insert("a", {"n": 1})])
+
+    asyncio.run(story())
+
+
+def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
+    """Or all further requests of that connection would be answered by the one before."""
+    kept = {"Connection": "keep-alive", **SERVICE}
+    part = b"--b\r\n\nHTTP/1.1 204 No Content\r\nETag: one\r\n"
+    accepted, empty = reply(202, part, **kept), reply(200, b'{"value":[]}', **JSON, **kept)
+    connections = set[asyncio.Task[Any]]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        connections.add(task)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = head.lower().partition(b"content-length: ")[2].partition(b"\r")[0]
+                await reader.readexactly(int(length or 0))
+                if head.startswith(b"POST"):
+                    writer.write(accepted)
+                    await asyncio.sleep(0.05)
+                    writer.write(accepted)
+                else:
+                    writer.write(empty)
+        writer.close()
+
+    async def story() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            address = azure_address(f"azurite://127.0.0.1:{port}/odd")
+            credential = credential_for(address, os.getenv, interactive=False)
+            table = await AzureTable.open(address, SystemClock(), credential=credential)
+            assert await table.commit("p", [Insert("a", {"n": 1})]) == ["one"]
+            await asyncio.sleep(0.2)
+            assert await rows_of(table, "p") == []  # asked again over another connection
+            await table.commit("p", [Insert("b", {"n": 1})])
+            await asyncio.sleep(0.2)
+            with pytest.raises(Unknown):
+                await table.commit("p", [Insert("c", {"n": 1})])
+            await table.close()
+            await asyncio.gather(*connections)
 
     asyncio.run(story())
 
