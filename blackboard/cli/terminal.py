@@ -8,8 +8,10 @@ Keys that print are themselves; the others have the names of `KEYS`, "esc" and "
 
 import asyncio
 import codecs
+import errno
 import os
 import re
+import select
 import shutil
 import signal
 import sys
@@ -56,6 +58,8 @@ _ENTER = f"\x1b[?1049h{_SETTLED}\x1b[2J"
 _LEAVE = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
 _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
+TAKES_WITHIN = 1.0
+"""Seconds after which a terminal that takes no output, as after Ctrl-S, is left as it is."""
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end it, unless they are ignored, as SIGHUP is after `nohup`."""
 
@@ -116,6 +120,7 @@ class Terminal:
         self._size = (0, 0)
         self._keys = KeyReader()
         self._later: asyncio.TimerHandle | None = None
+        self._writes = False
         self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
@@ -172,8 +177,15 @@ class Terminal:
         """Handles the signals after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
-        for number in self._ending:
-            loop.add_signal_handler(number, self._listener.ended, number)
+        for number in self._ending:  # not by the loop, which a halted terminal holds up
+            signal.signal(number, self._asked_to_end)
+
+    def _asked_to_end(self, number: int, _frame: object) -> None:
+        """Raises OSError where the terminal, as one that Ctrl-S halts, takes no more output."""
+        self._listener.ended(number)
+        asyncio.get_running_loop().call_soon_threadsafe(lambda: None)  # it may wait for its sockets
+        if self._writes:
+            raise OSError(errno.EIO, "the terminal takes no output")
 
     def ignore(self) -> None:
         loop = asyncio.get_running_loop()
@@ -181,8 +193,10 @@ class Terminal:
             loop.remove_reader(self._input)
         if self._later is not None:
             self._later.cancel()
-        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP, *self._ending):
+        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
             loop.remove_signal_handler(number)
+        for number in self._ending:
+            signal.signal(number, signal.SIG_DFL)
 
     def _readable(self) -> None:
         assert self._input is not None
@@ -214,8 +228,9 @@ class Terminal:
         """Stop this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
-        for number in (signal.SIGTSTP, *self._ending):  # meanwhile they have no handler
-            loop.remove_signal_handler(number)
+        loop.remove_signal_handler(signal.SIGTSTP)
+        for number in self._ending:  # meanwhile they have no handler
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)  # execution continues here after SIGCONT
         self._await_signals()
         self._enter()
@@ -236,11 +251,14 @@ class Terminal:
         self.forget()
 
     def _leave(self) -> None:
+        when = termios.TCSANOW
         with suppress(OSError):  # the terminal is gone
-            self._write(_LEAVE)
+            if select.select([], [sys.stdout], [], TAKES_WITHIN)[1]:
+                os.write(sys.stdout.fileno(), _LEAVE.encode())
+                when = termios.TCSADRAIN
         if self._input is not None and self._before is not None:
             with suppress(termios.error):
-                termios.tcsetattr(self._input, termios.TCSADRAIN, self._before)
+                termios.tcsetattr(self._input, when, self._before)
 
     def _read_singly(self) -> None:
         """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
@@ -255,6 +273,10 @@ class Terminal:
 
     def _write(self, text: str) -> None:
         stream = sys.stdout
-        stream.flush()
-        stream.buffer.write(text.encode(stream.encoding or "utf-8", "replace"))
-        stream.buffer.flush()
+        self._writes = True
+        try:
+            stream.flush()
+            stream.buffer.write(text.encode(stream.encoding or "utf-8", "replace"))
+            stream.buffer.flush()
+        finally:
+            self._writes = False

@@ -142,7 +142,8 @@ class WatchLoop:
 
     def ended(self, number: int) -> None:
         """Called when a signal ends this process; 0: the terminal is gone."""
-        self.ended_by = number
+        if self.ended_by is None:
+            self.ended_by = number
         self._news.set()
 
     def _draw(self) -> None:

@@ -194,6 +194,19 @@ def test_a_signal_ends_it_with_the_terminal_as_it_was(
 
 
 @above_the_store
+@pytest.mark.parametrize("seconds", ["0.1", "60"])
+def test_a_signal_ends_it_where_the_terminal_was_halted(towns: CommandLine, seconds: str) -> None:
+    """As by Ctrl-S, or by a connection that is stuck: also where it waits to draw the next line."""
+    with terminal("show", "--watch", seconds, folder=towns.folder) as screen:
+        screen.wait_to_see("> davis")
+        screen.press("\x13")
+        towns("add", "montclair", "--type", "calendars")
+        screen.process.send_signal(signal.SIGTERM)
+        assert screen.process.wait(patience(30)) == -signal.SIGTERM
+        assert screen.modes()[LOCAL] & termios.ECHO
+
+
+@above_the_store
 def test_a_signal_that_was_ignored_before_it_began_does_not_end_it(towns: CommandLine) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
