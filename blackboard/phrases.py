@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-_FROM = {"d": 48 * 3_600, "h": 120 * 60, "m": 120, "s": 0}
-"""The seconds from which a unit is used: from two of it on, so that no duration is shown as shorter
-than one that it is longer than.
+_UNTIL = (("s", 1, 120), ("m", 60, 120 * 60), ("h", 3_600, 48 * 3_600))
+"""Units, their seconds, and the seconds from which the next one is used: from two of that on, so
+that no duration is shown as shorter than one that it is longer than.
 """
 LONGEST_ERROR = 12_000
 """Characters of an error that are kept: its head and its tail."""
@@ -46,8 +46,11 @@ def brief(seconds: float, *, nearest: bool = False) -> str:
     if 0 < seconds < 9.95:
         text = f"{seconds:.1f}"
         return "0s" if text == "0.0" else f"{text.removesuffix('.0')}s"
-    unit, length = next(each for each in _UNITS if seconds >= _FROM[each[0]])
-    return f"{(seconds + nearest * length / 2) // length:.0f}{unit}"
+    for unit, length, end in _UNTIL:
+        count = (seconds + nearest * length / 2) // length
+        if count * length < end:
+            return f"{count:.0f}{unit}"
+    return f"{(seconds + nearest * 43_200) // 86_400:.0f}d"
 
 
 def span(seconds: float) -> str:

@@ -204,7 +204,7 @@ def _schedule(item: Item, facts: Circumstances) -> str:
 
 def no_schedule(item: Item, settings: RunSettings | None) -> str:
     """Words for an item that has no schedule of its own, and none by its type as known here."""
-    is_known = settings is None or settings.has_handler or item.start is not None
+    is_known = settings is None or settings.has_handler or item.has_no_schedule
     return NO_SCHEDULE if is_known else NOT_KNOWN
 
 

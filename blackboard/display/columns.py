@@ -172,11 +172,12 @@ def item_cells(status: ItemStatus, times: ShownTimes, *, held: bool = False) -> 
 
 def _schedule(item: Item) -> str:
     """The text of a schedule; a single time is cut to the minute or second. Where there is none,
-    the handler of the type, which only workers may have, decides about an item that never ran.
+    the handler of the type, which only workers may have, decides about an item that never ran, or
+    was given another type since.
     """
     text = without_windows(item.schedule).replace(BREAK, " ")
     if not text.startswith("at "):
-        return text or ("once" if item.start else "by handler")
+        return text or ("once" if item.has_no_schedule else "by handler")
     alone = without_limits(text)
     try:
         moment = datetime.fromisoformat(alone.removeprefix("at "))

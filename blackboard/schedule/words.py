@@ -20,7 +20,7 @@ from blackboard.schedule.zones import find_zone
 NO_SCHEDULE = "none: it runs once, and again when it is requested"
 """The description of an item without a schedule."""
 NOT_KNOWN = "not known here: the handler of its type, which may have one, is not found"
-"""The description of an item that has no schedule of its own and has not been run yet."""
+"""The description of an item without a schedule of its own that no worker of its type has run."""
 _UNIT_NAMES = ("week", "day", "hour", "minute", "second", "millisecond")
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July", "August"),

@@ -57,7 +57,8 @@ def test_durations_are_told_in_one_unit_or_two(seconds: float, short: str, longe
         (7.4 * HOUR, "in 7h"),
         (8 * HOUR - 1, "in 8h"),
         (1 - 8 * HOUR, "7h ago"),
-        (47.6 * HOUR, "in 48h"),
+        (2 * HOUR - 1, "in 2h"),
+        (47.6 * HOUR, "in 2d"),
     ],
 )
 def test_times_are_told_from_here(seconds: float, words: str) -> None:

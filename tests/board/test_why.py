@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from blackboard.model import Applied, Item, Lock, Mark, Outcome, QueuedRun, State, replace
+from blackboard.model import NEVER, Applied, Item, Lock, Mark, Outcome, QueuedRun, State, replace
 from blackboard.protocol.additions import ensure
 from blackboard.protocol.claims import renew
 from blackboard.protocol.edits import pause, run_now
@@ -212,10 +212,16 @@ def why(
             ["schedule      not known here: the handler of its type, which may have one, is not"],
         ),
         (
-            {"schedule": ""},
+            {"schedule": "", "planned": NEVER},
             {"settings": replace(resolve([Spec()]), has_handler=False)},
             Move.LEAVE,
             ["schedule      none: it runs once, and again when it is requested"],
+        ),
+        (
+            {"schedule": ""},  # and the slot of an earlier one: it was given another type
+            {"settings": replace(resolve([Spec()]), has_handler=False)},
+            Move.LEAVE,
+            ["schedule      not known here: the handler of its type, which may have one, is not"],
         ),
         (
             {"schedule": "moon phase"},

@@ -20,7 +20,7 @@ from blackboard.display.columns import (
 )
 from blackboard.display.health import alarms_of
 from blackboard.display.layout import Style
-from blackboard.model import Item, Lock, Member, Outcome, QueuedRun, State, replace
+from blackboard.model import NEVER, Item, Lock, Member, Outcome, QueuedRun, State, replace
 from blackboard.protocol.members import lost_since, served_types
 from blackboard.records import as_json, item_record, run_record, run_summary, worker_record
 from blackboard.rules.status import ItemStatus
@@ -119,7 +119,8 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
         (stands(outcome=Outcome.FAILED, failures=1), "outcome", "failed", Style.BAD),
         (stands(outcome=Outcome.TIMEOUT, failures=3), "outcome", "timeout x3", Style.BAD),
         (stands(outcome=Outcome.OK, failures=1), "outcome", "abandoned", Style.BAD),
-        (stands(schedule="", start=NOW), "schedule", "once", Style.PLAIN),
+        (stands(schedule="", start=NOW, planned=NEVER), "schedule", "once", Style.PLAIN),
+        (stands(schedule="", start=NOW), "schedule", "by handler", Style.PLAIN),  # of another type
         (stands(schedule=""), "schedule", "by handler", Style.PLAIN),
         (
             stands(schedule="at 2026-11-21T09:00:00+00:00"),

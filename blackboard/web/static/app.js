@@ -3,8 +3,7 @@
 // there in full, and what is shown and changed is a link or a form.
 "use strict";
 (() => {
-  const UNITS = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
-  const FROM = { d: 172800, h: 7200, m: 120, s: 0 };
+  const UNITS = [["s", 1, 120], ["m", 60, 7200], ["h", 3600, 172800], ["d", 86400, Infinity]];
   const zoneOf = () => document.body.dataset.zone || "UTC";
   let format = null;
 
@@ -20,8 +19,9 @@
   };
 
   const brief = (seconds, nearest = false) => {
-    const [unit, length] = UNITS.find(([name]) => seconds >= FROM[name]);
-    return `${Math.floor(seconds / length + (nearest ? 0.5 : 0))}${unit}`;
+    const rounded = (length) => Math.floor(seconds / length + (nearest ? 0.5 : 0));
+    const [unit, length] = UNITS.find(([, each, end]) => rounded(each) * each < end);
+    return `${rounded(length)}${unit}`;
   };
 
   const write = (element, now) => {
