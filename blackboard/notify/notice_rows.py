@@ -110,13 +110,11 @@ async def begin(board: BoardTable, notice: Notice, *, again: timedelta | None) -
     for _ in range(TRIES):
         stored = await table.read(board.table, partition, key)
         row = None if stored is None else notice_row_of(board, stored)
-        tries = 0
-        if row is not None:
-            if row.nonce == nonce:
-                return row.etag
-            if not is_news(notice, row, now=now, again=again):
-                return None
-            tries = 0 if row.state == ACCEPTED else row.tries
+        if row is not None and row.nonce == nonce:
+            return row.etag
+        if row is not None and not is_news(notice, row, now=now, again=again):
+            return None
+        tries = row.tries if row is not None and row.state != ACCEPTED else 0
         heard = row is not None and row.heard
         data = _data(notice, SENDING, heard=heard, tries=tries + 1, at=now, nonce=nonce)
         try:
@@ -159,8 +157,7 @@ async def end(board: BoardTable, recovery: Notice) -> bool:
         last = next((row for row in stored if row.key == key), None)
         if last is not None and last.nonce == nonce:
             return was_heard
-        ended = [row for row in stored if row.kind in ENDED_BY_RECOVERY and row.version <= VERSION]
-        rows = [row for row in ended if row.fence <= recovery.fence]  # else it has failed again
+        rows = [row for row in stored if _is_ended_by(recovery, row)]
         if not rows or (last is not None and last.version > VERSION):
             return False
         was_heard = any(row.was_heard for row in rows)
@@ -172,6 +169,12 @@ async def end(board: BoardTable, recovery: Notice) -> bool:
             continue
         return was_heard
     return False
+
+
+def _is_ended_by(recovery: Notice, row: NoticeRow) -> bool:
+    """Whether the trouble of a row is over with a recovery: the item has not failed again since."""
+    may_end = row.kind in ENDED_BY_RECOVERY and row.version <= VERSION
+    return may_end and row.fence <= recovery.fence
 
 
 def _key_of(notice: Notice) -> str:
