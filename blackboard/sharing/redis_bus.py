@@ -14,7 +14,8 @@ rules for this user forbid a command. Then the bus is away, too. Requests of tha
 until a pause is over, while the others go on. The bus is back when a request of that kind succeeds,
 and not when another does. The same holds after a request without an answer in time: Redis may hold
 writes and answer reads. While it listens, the bus tries such requests itself, for a partition that
-does not exist: a node that holds its partitions may have nothing to ask for hours.
+does not exist: a node that holds its partitions may have nothing to ask for hours. Where a
+replica refuses, all connections are made anew: its name may lead to the primary by now.
 
 What answers may be no Redis, or something on the way to it garbles replies. What the client raises
 then, of whatever kind, counts as away, too.
