@@ -182,14 +182,6 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
         return self.slot != self.planned
 
     @property
-    def has_no_schedule(self) -> bool:
-        """Whether it is certain, without the handler of its type, that there is no schedule: a
-        worker that had the handler found none. An item that was given another type since then is
-        still planned for a slot of its earlier schedule.
-        """
-        return not self.schedule and self.start is not None and self.planned <= self.start
-
-    @property
     def is_planned_first(self) -> bool:
         """Whether the planned slot is the first time that an operator named."""
         return self.planned == self.first
@@ -236,6 +228,14 @@ class Item(Work, frozen=True, kw_only=True):
     """The file, or the owner of files, that `apply` took it from last."""
     applied: tuple[Applied, ...] = ()
     """The latest requests of operators, newest first, so that a repeated request counts once."""
+
+    @property
+    def has_no_schedule(self) -> bool:
+        """Whether it is certain, without the handler of its type, that there is no schedule: a
+        worker that had the handler found none. An item that was given another type since then is
+        still planned for a slot of its earlier schedule.
+        """
+        return not self.schedule and self.start is not None and self.planned <= self.start
 
     @property
     def is_acknowledged(self) -> bool:
