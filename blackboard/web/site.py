@@ -363,11 +363,11 @@ def elapsed_element(moment: datetime) -> Markup:
     return Markup('<time class="elapsed" datetime="{}">{}</time>').format(iso(moment), words)
 
 
-def wall_text(moment: datetime, zone: str, *, date: bool = True) -> str:
-    """A time as clocks of a zone show it, with seconds where there are some."""
+def wall_text(moment: datetime, zone: str, *, date: bool = True, seconds: bool = False) -> str:
+    """A time as clocks of a zone show it."""
     local = moment.astimezone(_zone(zone) or UTC)
-    day, seconds = "%a %Y-%m-%d" if date else "%a", ":%S" if local.second else ""
-    return f"{local:{day} %H:%M{seconds}}"
+    day, rest = "%a %Y-%m-%d" if date else "%a", ":%S" if seconds else ""
+    return f"{local:{day} %H:%M{rest}}"
 
 
 def next_text(status: ItemStatus) -> str:
