@@ -85,8 +85,8 @@ main()
 """
 """A server without a stream for any page. Its pages ask it every so often for what is new."""
 
-WAITS = "document.getElementById('live')._htmx.sse.delayCanceller !== null"
-"""Whether the script waits until it connects again."""
+WAITS = "(document.getElementById('live')._htmx?.sse?.delayCanceller ?? null) !== null"
+"""Whether the script waits until it connects again; the part is new when it was just read."""
 
 HIDE = """(value) => {
     Object.defineProperty(document, "hidden", { value, configurable: true });
