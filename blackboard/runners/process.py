@@ -13,6 +13,7 @@ its place, so that an undetected leak does not grow for ever.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from blackboard.clock import SystemClock
@@ -147,6 +148,9 @@ class _ProcessRun:
     async def _run(self) -> Ended:
         try:
             ended = await self._call_handler()
+        except asyncio.CancelledError:  # with all tasks, as its loop ends: the worker ends, too
+            ended = Ended(outcome=Outcome.CANCELLED, error="the worker was cancelled")
+            self._give_up(ended)
         except Exception as problem:  # noqa: BLE001 - the worker needs an answer
             ended = _failed(self._call.mask.short(failure(problem)))
         finally:
@@ -154,7 +158,8 @@ class _ProcessRun:
             for save in self._saves:
                 save.cancel()
             if self._child is not None:
-                await self._end_child(self._child)
+                with suppress(asyncio.CancelledError):
+                    await self._end_child(self._child)
         decided = self._decided if isinstance(self._decided, Ended) else ended
         return self._notes.added_to(decided, output=ended.output)
 
@@ -170,7 +175,7 @@ class _ProcessRun:
                 return _not_begun(str(problem) or type(problem).__name__)
         if not self._end.done():
             self._let_run(child)
-        end = await self._end
+        end = await asyncio.shield(self._end)
         if isinstance(end, wire.FinishedMessage):
             return self._finished(child, end)
         return await self._without_answer(child, end if isinstance(end, str) else "")

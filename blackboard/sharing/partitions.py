@@ -50,7 +50,7 @@ from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.sharing.looks import ROUND, Look, Pace
 from blackboard.sharing.races import GroupRaces, Races
 from blackboard.table import Busy, Conflict, Etag, TableError, Unavailable, Unknown
-from blackboard.tasks import until_one_ends
+from blackboard.tasks import finishing, until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holding, Holdings
 from blackboard.worker.left_alone import LeftAlone
@@ -185,10 +185,18 @@ class GroupWorker:
                 await self.releases.pruned()
                 for task in tuple(self._beside):
                     task.cancel()
+        except asyncio.CancelledError:
+            await finishing(self._put_back())
+            raise
         finally:
             await self.runs.close()
             if self._racing is not None:
                 await self._racing.node.bus.close()
+
+    async def _put_back(self) -> None:
+        """As `Worker` does."""
+        await self.runs.close()
+        await self.releases.put_back()
 
     async def _stop_is_over(self) -> None:
         """Waits until the time is up that a worker has to stop, whatever the store answers."""

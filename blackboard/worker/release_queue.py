@@ -43,8 +43,11 @@ STUCK = 0.7
 """Seconds of writing after which the runs of a shard keep no slots, on a board of several."""
 LAST_RELEASES = 10.0
 """Seconds for releasing runs that were cut short, before a worker ends all the same."""
+LAST_RELEASE = 3.0
+"""Seconds for releasing what a worker held that was cancelled with all its tasks."""
 LAST_PRUNING = 2.0
 """Seconds, at the most, that a worker which ends goes on to prune."""
+_CUT = Ended(outcome=Outcome.CANCELLED, error="the worker was cancelled")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,12 +121,34 @@ class ReleaseQueue:
         for task in self._writing:
             task.cancel()
 
+    async def put_back(self) -> None:
+        """Releases all that is still held, if the store answers soon: a run that has ended well as
+        that, any other is due again at once. For a worker that was cancelled with all its tasks.
+        """
+        ended = {held: how for shard in self._shards for held, how in shard.ended}
+        for shard in self._shards:
+            shard.ended.clear()
+        for held in self.holdings:
+            how = ended.get(held, _CUT)
+            if how.outcome is not Outcome.OK:
+                how = replace(how, outcome=_CUT.outcome, error=_CUT.error)
+            self._shards[held.shard].ended.append((held, how))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_RELEASE):
+                for number, shard in enumerate(self._shards):
+                    while shard.ended:
+                        await self._write(shard, await self._batch(number, hurry=True))
+
     async def _write(self, shard: _Shard, batch: Sequence[tuple[Holding, Ended]]) -> None:
         begun, landed = self.board.clock.monotonic(), partial(self._landed, shard)
         finished = [_finished(held, ended) for held, ended in batch]
         renewals = HeldRenewals([held for held, _ in batch])
         write = partial(release, self.board, renewals=renewals, landed=landed)
-        results = await each_for_itself(write, finished)
+        try:
+            results = await each_for_itself(write, finished)
+        except asyncio.CancelledError:
+            shard.ended.extendleft(reversed(batch))
+            raise
         took = self.board.clock.monotonic() - begun
         if took <= STUCK:  # runs do not wait for a batch that takes longer
             shard.writing = took if took > CHEAP * len(batch) else 0.0

@@ -25,7 +25,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import claims_at_once
 from blackboard.protocol.releases import Released
 from blackboard.table import TableError, Unusable
-from blackboard.tasks import until_one_ends
+from blackboard.tasks import finishing, until_one_ends
 from blackboard.worker.heartbeat import Heartbeat
 from blackboard.worker.holdings import Holdings
 from blackboard.worker.membership import Membership
@@ -136,6 +136,9 @@ class Worker:
                 await self.permits.close()
                 for task in beside:
                     task.cancel()
+        except asyncio.CancelledError:
+            await finishing(self._put_back())
+            raise
         finally:
             self.wake.stop()
             self.walk.cancel()
@@ -145,6 +148,16 @@ class Worker:
             raise self._remade
         if self._broken is not None and mode is not Mode.FOREVER:
             raise self._broken
+
+    async def _put_back(self) -> None:
+        """Releases what is held when the worker was cancelled with all its tasks, as when its loop
+        ends by a second Ctrl-C.
+        """
+        self.walk.cancel()
+        self.releases.cancel()
+        await self.runs.close()
+        await self.releases.put_back()
+        await self.permits.close()
 
     def stop(self, *, at_once: bool = False, partitions: int = 0) -> None:
         """Asks the worker to stop. Asked once, it claims nothing more, and its runs have their

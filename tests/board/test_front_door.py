@@ -77,6 +77,11 @@ async def long(item: Item, ctx: Context) -> str:
     return "lost"
 
 
+@handler("waiting", every="1h")
+def waiting(item: Item, ctx: Context) -> None:
+    ctx.lost.wait()
+
+
 @handler("pid", every="1h")
 def pid(item: Item, ctx: Context) -> int:
     return os.getpid()
@@ -792,6 +797,41 @@ def test_a_cancelled_worker_puts_back_what_it_runs(url: str) -> None:
                 assert (item.running, item.outcome, item.attempt) == (False, "cancelled", 1)
                 assert item.ready == item.stop
 
+    asyncio.run(story())
+
+
+def test_what_runs_is_put_back_when_its_loop_ends(url: str) -> None:
+    """All tasks are cancelled at the same time then: at a second Ctrl-C, or when the main task ends
+    before that which the worker is in.
+    """
+
+    async def main() -> list[asyncio.Task[None]]:
+        running = asyncio.Event()
+
+        async def block() -> None:
+            async with opened(url, handlers=[long, waiting]) as board, board.worker(grace="1h"):
+                await board.add("a", "long")
+                await board.add("b", "waiting")
+                await until(lambda: all_run(board))
+                running.set()
+                await asyncio.sleep(patience(60))
+
+        task = asyncio.create_task(block())
+        await running.wait()
+        return [task]
+
+    async def all_run(board: Board) -> bool:
+        return all([(await board.item(item_id)).running for item_id in "ab"])
+
+    async def story() -> None:
+        async with opened(url) as board:
+            for item_id in "ab":
+                item = await board.item(item_id)
+                assert (item.running, item.outcome, item.attempt) == (False, "cancelled", 1)
+                assert item.ready == item.stop
+            assert await board.workers() == []
+
+    assert asyncio.run(main())[0].cancelled()
     asyncio.run(story())
 
 
