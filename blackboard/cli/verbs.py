@@ -11,7 +11,7 @@ from blackboard.cli.many import change_each, record
 from blackboard.cli.output import emit, paused_words
 from blackboard.cli.session import Session, completed
 from blackboard.errors import BadInput
-from blackboard.model import Item
+from blackboard.model import LARGEST, Item
 from blackboard.protocol.board_pause import pause_board, paused_by, resume_board
 from blackboard.protocol.board_table import BoardTable
 from blackboard.verbs import VERBS, Answer
@@ -123,7 +123,7 @@ def ack_command(*, chosen: options.Chosen, ids: tuple[str, ...]) -> int:
 
 def _fence_option(noun: str) -> options.Decorator:
     line = f"Only the {noun} with this fence, as `why` shows it."
-    return click.option("--fence", type=options.WholeNumber(), metavar="N", help=line)
+    return options.number_option("--fence", most=LARGEST, line=line)
 
 
 @options.cli_command("""\

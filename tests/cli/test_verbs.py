@@ -155,6 +155,7 @@ def test_cancel_leaves_any_other_run_than_the_one_shown(towns: CommandLine) -> N
 def test_a_fence_belongs_to_one_item(towns: CommandLine) -> None:
     for verb in ("unlock", "cancel"):
         assert towns.refused(verb, "da*", "--fence", "1").startswith("fence: ")
+        assert "'--fence'" in towns.refused(verb, "davis", "--fence", "-1")
 
 
 def test_rm_removes_what_is_named(towns: CommandLine) -> None:
