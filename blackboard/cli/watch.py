@@ -72,7 +72,7 @@ def _seconds_of(text: str) -> float:
     try:
         return parse_duration(text, "watch").total_seconds()
     except BadInput:
-        remedy = "say the seconds, as in `blackboard show --watch 2 ID`"
+        remedy = "say the seconds, as in `--watch 2`"
         raise BadInput("watch", f"{text!r} is not a time", remedy) from None
 
 
