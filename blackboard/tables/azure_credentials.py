@@ -31,12 +31,7 @@ from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    ServiceRequestError,
-    ServiceResponseError,
-)
+from azure.core.exceptions import AzureError, ClientAuthenticationError
 
 from blackboard.clock import Clock, SystemClock
 from blackboard.errors import BadInput, StoreProblem
@@ -184,7 +179,7 @@ _ENTRA_CODE = re.compile(r"\bAADSTS\d+\b")
 
 class NoToken(ClientAuthenticationError):
     """There is no token, and no request was sent. `why` is "" when the reason is unknown;
-    `may_pass`: the service that gives tokens did not answer, and may do so later.
+    `may_pass`: the service that gives tokens is away or in trouble, and may give one later.
     """
 
     def __init__(self, why: str = "", *, may_pass: bool = False) -> None:
@@ -206,11 +201,11 @@ class Tokens(AsyncTokenCredential):
         source: AsyncTokenCredential,
         clock: Clock | None = None,
         *,
-        unsent: Callable[[], str] = lambda: "",
+        failure: Callable[[], NoToken | None] = lambda: None,
     ) -> None:
-        """`unsent` returns why the last request for a token was not sent, where that is known."""
+        """`failure` returns how the last request for a token failed, where that is known."""
         self._source = source
-        self._unsent = unsent
+        self._failure = failure
         self._clock = clock or SystemClock()
         self._last: AccessToken | None = None
         self._failed: tuple[float, NoToken] | None = None
@@ -263,16 +258,16 @@ class Tokens(AsyncTokenCredential):
             async with asyncio.timeout(TOKEN_WITHIN):
                 return await self._source.get_token(*scopes, **options)
         except TimeoutError:
-            raise NoToken(f"no answer within {TOKEN_WITHIN:g} s", may_pass=True) from None
+            known = self._failure()
+            why = known.why if known is not None else ""
+            raise NoToken(why or f"no answer within {TOKEN_WITHIN:g} s", may_pass=True) from None
         except OSError as error:
             raise NoToken(
                 error.strerror or "", may_pass=isinstance(error, ConnectionError)
             ) from None
         except (AzureError, ValueError, BadInput) as error:
             code = _ENTRA_CODE.search(str(error))
-            why = self._unsent() or (code[0] if code else "")
-            unanswered = isinstance(error, ServiceRequestError | ServiceResponseError)
-            raise NoToken(why, may_pass=unanswered) from None
+            raise self._failure() or NoToken(code[0] if code else "") from None
 
     async def close(self) -> None:
         await cancel_all([self._asking] if self._asking is not None else [])
@@ -405,7 +400,7 @@ def _of_a_principal(variable: str) -> Credential:
     return Credential(
         who="the application of AZURE_CLIENT_ID",
         proof=Proof.TOKEN,
-        azure=Tokens(source, unsent=lambda: transport.problem),
+        azure=Tokens(source, failure=transport.take_failure),
         advice=f"check AZURE_TENANT_ID, AZURE_CLIENT_ID and {variable}",
     )
 
@@ -433,6 +428,6 @@ def _of_this_host(client_id: str | None, *, interactive: bool) -> Credential:
     return Credential(
         who=who,
         proof=Proof.TOKEN,
-        azure=Tokens(aio.ChainedTokenCredential(*sources), unsent=lambda: transport.problem),
+        azure=Tokens(aio.ChainedTokenCredential(*sources), failure=transport.take_failure),
         advice=advice,
     )

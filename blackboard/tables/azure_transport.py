@@ -28,9 +28,12 @@ from urllib.request import getproxies, proxy_bypass
 from uuid import uuid4
 
 from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
     ClientPayloadError,
     ClientResponse,
     ClientSession,
+    ConnectionTimeoutError,
     DummyCookieJar,
     ServerDisconnectedError,
     TCPConnector,
@@ -38,6 +41,7 @@ from aiohttp import (
 from aiohttp.abc import AbstractResolver, ResolveResult
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.core.credentials_async import AsyncTokenCredential
+from azure.core.exceptions import AzureError
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import (
     AsyncBearerTokenCredentialPolicy,
@@ -51,6 +55,7 @@ from blackboard.clock import Clock
 from blackboard.errors import BadInput
 from blackboard.table import Requests
 from blackboard.tables.azure_clock import ServiceClock, date_of
+from blackboard.tables.azure_credentials import NoToken
 from blackboard.tables.azure_wire import is_of_the_service
 from blackboard.tasks import in_thread
 
@@ -66,6 +71,11 @@ LARGEST_REPLY = 2**28
 """Bytes that are read of a reply: more than those of a page with the largest rows that ours are."""
 REQUEST_ID = "x-ms-client-request-id"
 """The service repeats it in its answer; Azurite does not for a batch."""
+PASSING = {408, 410, 429}
+"""Answers of a service that gives tokens that may pass, besides its own errors. It gives 410 while
+it is updated."""
+OF_MACHINES = "169.254.169.254"
+"""Where a machine of Azure asks for the tokens of its identity. Others have no such address."""
 _ASKED = socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG)
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
@@ -166,18 +176,41 @@ class _Connections(AioHttpTransport):  # type: ignore[misc] # its module loads i
 class TokenTransport(_Connections):
     """The connections to the services that give tokens, by the proxies of the environment."""
 
-    problem = ""
-    """Why the last request could not be sent, where the environment is the reason: azure-identity
-    says of it no more than that there was no answer."""
+    _failure: NoToken | None = None
+    _has_answered = False
+
+    def take_failure(self) -> NoToken | None:
+        """How the last request failed, once: azure-identity often says no more than that there is
+        no token. None where it was answered for good, be that with a refusal.
+        """
+        failure, self._failure = self._failure, None
+        return failure
 
     async def send(self, request: Any, **config: Any) -> Any:
-        self.problem = ""
+        self._failure = None
+        host = urlsplit(request.url).netloc
         try:
-            proxy = proxy_of(request.url)
+            response = await super().send(request, **config, proxy=proxy_of(request.url))
         except BadInput as problem:
-            self.problem = str(problem)
+            self._failure = NoToken(str(problem))
             raise
-        return await super().send(request, **config, proxy=proxy)
+        except AzureError as error:
+            self._failure = self._unanswered(host, error.__cause__)
+            raise
+        self._has_answered = True
+        if response.status_code in PASSING or 500 <= response.status_code < 600:
+            self._failure = NoToken(f"{host} answered {response.status_code}", may_pass=True)
+        return response
+
+    def _unanswered(self, host: str, cause: BaseException | None) -> NoToken:
+        """A host that was never reached at OF_MACHINES is no machine of Azure."""
+        match cause:
+            case ClientConnectorCertificateError():
+                return NoToken(f"{host} is not trusted")
+            case ClientConnectorError() | ConnectionTimeoutError() if host == OF_MACHINES:
+                may_pass = self._has_answered
+                return NoToken(f"no answer from {host}" if may_pass else "", may_pass=may_pass)
+        return NoToken(f"no answer from {host}", may_pass=True)
 
 
 class AzureTransport(_Connections):

@@ -45,7 +45,9 @@ def _part(value: dict[str, object]) -> str:
 
 @dataclass
 class Giver:
-    """Gives `token` to managed identities, as App Service does, or answers with `status`."""
+    """Gives `token` to managed identities, as App Service does, or answers with `status`; with 0 it
+    closes the connection instead.
+    """
 
     token: str
     status: int = 200
@@ -81,6 +83,9 @@ def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
                 | {"header": self.headers["X-IDENTITY-HEADER"] or ""}
                 | {"authorization": self.headers["Authorization"] or ""}
             )
+            if not giver.status:
+                self.close_connection = True
+                return
             body = giver.answer()
             self.send_response(giver.status)
             self.send_header("Content-Type", "application/json")

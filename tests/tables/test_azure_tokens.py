@@ -4,13 +4,14 @@ import asyncio
 import logging
 import os
 import traceback
+from collections.abc import Callable
 
 import pytest
 from azure.core.credentials import AccessToken
 from azure.core.credentials_async import AsyncTokenCredential
-from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
+from azure.core.exceptions import ClientAuthenticationError
 
-from blackboard.tables import azure_credentials
+from blackboard.tables import azure_credentials, azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import (
@@ -20,7 +21,7 @@ from blackboard.tables.azure_credentials import (
     Tokens,
     credential_for,
 )
-from blackboard.tables.azure_transport import AzureTransport
+from blackboard.tables.azure_transport import AzureTransport, TokenTransport
 from tests.support.clocks import ManualClock
 from tests.support.identity_servers import AUDIENCE, Giver, giving
 from tests.support.patience import patience
@@ -98,6 +99,80 @@ def test_who_gets_no_token_hears_who_was_asked_and_what_it_needs(
     assert "unheard of" not in "".join(traceback.format_exception(caught.value))
 
 
+@pytest.fixture
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """azure-identity pauses for seconds between two tries."""
+
+    async def at_once(_transport: TokenTransport, _seconds: float) -> None: ...
+
+    monkeypatch.setattr(TokenTransport, "sleep", at_once)
+
+
+def of_a_machine(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The giver is at the address that each machine of Azure has."""
+    place = f"127.0.0.1:{giver.port}"
+    monkeypatch.setattr(azure_transport, "OF_MACHINES", place)
+    monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{place}")
+
+
+@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.parametrize("known", [known_to, of_a_machine])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (500, "answered 500"),
+        (503, "answered 503"),
+        (429, "answered 429"),
+        (408, "answered 408"),
+        (0, "no answer from 127.0.0.1"),
+    ],
+)
+def test_a_giver_in_trouble_is_away_and_says_nothing_of_the_identity(
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    words: str,
+    known: Callable[[Giver, pytest.MonkeyPatch], None],
+) -> None:
+    """Though azure-identity says that there is no identity, or that it was refused."""
+    with giving("canary", status=status) as giver:
+        known(giver, monkeypatch)
+        with pytest.raises(NoToken, match=words) as caught:
+            tokens_given()
+    assert caught.value.may_pass
+    assert giver.asked
+
+
+@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.parametrize(
+    ("known", "before", "may_pass"),
+    [(known_to, [], True), (of_a_machine, [], False), (of_a_machine, ["it answered"], True)],
+)
+def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    known: Callable[[Giver, pytest.MonkeyPatch], None],
+    before: list[str],
+    may_pass: bool,
+) -> None:
+    monkeypatch.setattr(azure_credentials, "ASK_AGAIN", -1.0)
+
+    async def story() -> None:
+        with giving("canary", status=400) as giver:
+            known(giver, monkeypatch)
+            found = who_asks()
+            assert isinstance(found.azure, Tokens)
+            for _ in before:
+                with pytest.raises(NoToken) as caught:
+                    await found.azure.get_token(f"{AUDIENCE}/.default")
+                assert not caught.value.may_pass
+        with pytest.raises(NoToken) as caught:
+            await found.azure.get_token(f"{AUDIENCE}/.default")
+        assert caught.value.may_pass == may_pass
+        await found.close()
+
+    asyncio.run(story())
+
+
 def test_no_giver_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         azure_credentials, "TOKEN_WITHIN", 0.1
@@ -129,7 +204,6 @@ NO_FILE = FileNotFoundError(2, "No such file or directory", "/run/canary")
 WAYS: list[tuple[BaseException | None, str, bool]] = [
     (ClientAuthenticationError("canary AADSTS90002: canary"), "AADSTS90002", False),
     (ClientAuthenticationError("canary"), "", False),
-    (ServiceRequestError("canary"), "", True),
     (ValueError("canary"), "", False),
     (NO_FILE, "No such file or directory", False),
     (ConnectionRefusedError(111, "Connection refused"), "Connection refused", True),
