@@ -162,6 +162,9 @@ def _own_class(value: Any) -> Any:
     raise TypeError(f"Encoding objects of type {type(value).__qualname__} is unsupported")
 
 
+_ENCODER = msgspec.json.Encoder(enc_hook=_own_class)
+
+
 def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     """A handler's result as JSON. Raises Unfit, which names the type or number that does not
     fit.
@@ -170,14 +173,19 @@ def encode_result(value: Any, *, verb: str = "returned") -> bytes:
     if isinstance(value, CoroutineType):
         remedy = "await it; around an `async def`, a decorator makes an `async def`, too"
         raise Unfit(f"the handler {verb} a coroutine, {value.__qualname__}: {remedy}")
+    buffer = bytearray()
     try:
-        encoded = msgspec.json.encode(value, enc_hook=_own_class)
+        # Not `encode`: where there is no memory left, that ends the process by SIGSEGV.
+        _ENCODER.encode_into(value, buffer)
+        encoded = bytes(buffer)
         looked_at = len(encoded) <= MOST_MASKED
         # Numbers that JSON lacks become null; most results hold none and need no search.
         odd = _not_finite(value) if looked_at and b"null" in encoded else None
         deep = looked_at and is_nested_deeper(encoded.decode(), DEEPEST)
     except RecursionError:
         deep, odd = True, None
+    except MemoryError:
+        raise Unfit(f"the handler {verb} {kind}, for which there is no memory as JSON") from None
     except Exception as problem:  # noqa: BLE001 - odd objects raise anything
         raise Unfit(f"the handler {verb} {kind}, which is not JSON: {problem}") from None
     if deep:

@@ -2,6 +2,8 @@
 
 import asyncio
 import math
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -282,3 +284,29 @@ async def test_a_release_that_raises_ends_no_worker_and_no_other_run(
         await worker.tells(RunEnded, 2)
     assert not worker.task.done()
     assert await place.outcomes("odd") == []
+
+
+FULL = """
+import resource
+from pathlib import Path
+from blackboard.runners.outcome import Unfit, encode_result
+
+value = {value}
+pages = int(Path("/proc/self/statm").read_text().split()[0])
+most = pages * resource.getpagesize() + (20 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+try:
+    encode_result(value)
+except Unfit as problem:
+    print(problem)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems limit no address space")
+@pytest.mark.parametrize("value", ["'x' * (60 << 20)", "['x'] * (20 << 20)"])
+def test_a_result_for_which_there_is_no_memory_ends_no_process(value: str) -> None:
+    command = [sys.executable, "-c", FULL.format(value=value)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    kind = "str" if value.startswith("'") else "list"
+    words = f"the handler returned {kind}, for which there is no memory as JSON\n"
+    assert (done.returncode, done.stdout) == (0, words), done.stderr
