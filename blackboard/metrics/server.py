@@ -18,6 +18,7 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from blackboard.endpoint import Endpoint
+from blackboard.http_messages import origin_form
 from blackboard.metrics.worker import WorkerMetrics
 
 WITHIN = 5.0
@@ -31,7 +32,7 @@ SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 REPORT_EVERY = 60.0
 """Seconds from one report of a shortage to the next, at the least."""
 TEXT = "text/plain; charset=utf-8"
-_LINE = re.compile(rb"([A-Z]{1,20}) (/[!-~]*) HTTP/1\.[01]\r\n")
+_LINE = re.compile(rb"([A-Z]{1,20}) ([!-~]+) HTTP/1\.[01]\r\n")
 _ACCEPT = re.compile(rb"^accept:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 
@@ -157,11 +158,12 @@ async def _answer(pages: Pages, reader: asyncio.StreamReader, writer: asyncio.St
 
 def _page(pages: Pages, request: bytes) -> ServedPage:
     line = _LINE.match(request)
-    if line is None:
+    target, _ = origin_form(line[2]) if line else (b"", b"")
+    if line is None or not target.startswith(b"/"):
         return words(HTTPStatus.BAD_REQUEST)
     if line[1] not in {b"GET", b"HEAD"}:
         return words(HTTPStatus.METHOD_NOT_ALLOWED)
-    page = pages.get(line[2].decode().partition("?")[0])
+    page = pages.get(target.decode().partition("?")[0])
     if page is None:
         return words(HTTPStatus.NOT_FOUND, f"there are: {', '.join(pages)}")
     accept = _ACCEPT.search(request, line.end())

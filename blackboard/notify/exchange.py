@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from http import HTTPStatus
 from http.client import (
     HTTPConnection,
     HTTPException,
@@ -23,7 +24,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from blackboard import __version__
-from blackboard.inputs import number_of
+from blackboard.http_messages import retry_after
 
 Connect = Callable[..., socket.socket]
 """Connects to a host and port, as `socket.create_connection`."""
@@ -70,7 +71,7 @@ class Exchange:
                 return
         except HTTPError as answer:
             answer.close()
-            problem = _refusal(answer.code, answer.headers.get("Retry-After", ""))
+            problem = _refusal(answer)
         except URLError as error:
             problem = NotSent(_words(error.reason))
         except (OSError, HTTPException, ValueError) as error:
@@ -109,6 +110,17 @@ class Exchange:
         return connected
 
 
+class _Answer(HTTPResponse):
+    """Reads on after each informational answer, of which the standard library skips 100 alone. 101
+    is the last one, and is not asked for.
+    """
+
+    def _read_status(self) -> tuple[str, int, str]:
+        version, status, reason = super()._read_status()  # type: ignore[misc]
+        is_followed = 100 <= status < 200 and status != HTTPStatus.SWITCHING_PROTOCOLS
+        return version, HTTPStatus.CONTINUE if is_followed else status, reason
+
+
 class _NoRedirect(HTTPRedirectHandler):
     def http_error_302(self, *_args: Any, **_named: Any) -> None:
         """The reply is a refusal, wherever it leads."""
@@ -131,14 +143,17 @@ class _Opening(HTTPHandler, HTTPSHandler):
 
     def _connection(self, kind: type[HTTPConnection], host: str, **named: Any) -> HTTPConnection:
         connection = kind(host, **named)
+        connection.response_class = _Answer
         connection._create_connection = self._connect  # type: ignore[attr-defined]  # noqa: SLF001
         return connection
 
 
-def _refusal(code: int, retry_after: str) -> NotSent:
+def _refusal(answer: HTTPError) -> NotSent:
+    code = answer.code
     if code in REDIRECTS:
         return NotSent(f"it redirects ({code}): name the address it redirects to", final=True)
-    seconds = float(number_of(retry_after.strip()) or 0)
+    headers = answer.headers
+    seconds = retry_after(headers.get("Retry-After", ""), headers.get("Date", ""))
     final = code not in TRANSIENT and not 500 <= code < 600
     return NotSent(f"it answered {code}", final=final, retry_after=seconds)
 

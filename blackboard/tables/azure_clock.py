@@ -23,8 +23,7 @@ ahead may be of a machine that has not answered yet, and counts as just written.
 The local wall clock plays no part.
 """
 
-from datetime import MAXYEAR, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from blackboard.clock import Clock
@@ -141,14 +140,3 @@ class ServiceClock:
 
 def _seconds(moment: datetime) -> float:
     return (moment - EPOCH) / _SECOND
-
-
-def date_of(text: str) -> datetime | None:
-    """The time in a header; None when it cannot be read, has no zone, or is of the last year that a
-    time may have: what is computed from it would be later.
-    """
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment if moment.tzinfo and moment.year < MAXYEAR else None

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from azure.core.exceptions import AzureError, HttpResponseError
 
+from blackboard.http_messages import retry_after
 from blackboard.table import (
     Busy,
     Conflict,
@@ -27,7 +28,6 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.tables.azure_address import AzureAddress
-from blackboard.tables.azure_clock import date_of
 from blackboard.tables.azure_credentials import Credential, NoToken
 from blackboard.tables.azure_transport import ReplyTooLarge
 from blackboard.tables.azure_wire import ServiceAnswer, is_of_the_service
@@ -96,7 +96,7 @@ class Errors:
             return answer
         is_service = is_of_the_service(error.headers)
         if error.code == "ServerBusy" or (error.status == TOO_MANY and is_service):
-            return Busy(retry_after(error.headers))
+            return _busy(error.headers)
         if is_service and (answer := _of_an_operation(error, size)):
             return answer
         if is_service and error.status == BAD and error.code:  # the request itself is wrong
@@ -111,7 +111,7 @@ class Errors:
         if answer := self._by_code(error):
             return answer
         if status in {TOO_MANY, 503}:
-            return Busy(retry_after(error.headers))
+            return _busy(error.headers)
         if code and status == BAD:
             return Unusable(f"{self._answered(error)}: {error.message}")
         return Unavailable(self._answered(error))
@@ -198,16 +198,9 @@ def answer_in(error: Exception) -> Exception:
     )
 
 
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait, from a header that may have seconds, a date, or anything else."""
-    text = headers.get("Retry-After", "").strip()
-    until, now = date_of(text), date_of(headers.get("Date", ""))
-    asked = 0.0
-    if text.isdecimal():
-        asked = float(text)
-    elif until is not None and now is not None:
-        asked = (until - now).total_seconds()
-    return min(max(asked, BUSY), LONGEST_BUSY)
+def _busy(headers: Mapping[str, str]) -> Busy:
+    asked = retry_after(headers.get("Retry-After", ""), headers.get("Date", ""))
+    return Busy(min(max(asked, BUSY), LONGEST_BUSY))
 
 
 def _cause(error: BaseException) -> BaseException:

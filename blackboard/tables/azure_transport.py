@@ -53,8 +53,9 @@ from azure.core.rest import HttpRequest
 
 from blackboard.clock import Clock
 from blackboard.errors import BadInput
+from blackboard.http_messages import date_of
 from blackboard.table import Requests
-from blackboard.tables.azure_clock import ServiceClock, date_of
+from blackboard.tables.azure_clock import ServiceClock
 from blackboard.tables.azure_credentials import NoToken
 from blackboard.tables.azure_wire import is_of_the_service
 from blackboard.tasks import in_thread

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from urllib.parse import unquote
 
 import h11
 import uvicorn
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from blackboard.endpoint import QUEUE, within_descriptors
+from blackboard.http_messages import origin_form
 from blackboard.metrics.server import quiet_shortage
 
 LAST_ANSWERS = 5
@@ -117,7 +119,7 @@ class PageServer(uvicorn.Server):
     def __init__(self, pages: ASGIApp, started: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
-                pages,
+                _in_origin_form(pages),
                 http=PageConnection,
                 ws="none",
                 log_config=None,
@@ -142,6 +144,23 @@ class PageServer(uvicorn.Server):
             listening.listen(QUEUE)
         if self.started and not self.should_exit:
             self._started()
+
+
+def _in_origin_form(pages: ASGIApp) -> ASGIApp:
+    """Pages whose requests may name their host in the target, as those to a proxy do. Everything
+    that looks at the host sees that one.
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            target, host = origin_form(scope["raw_path"])
+            if host:
+                others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+                scope["headers"] = [(b"host", host), *others]
+                scope["raw_path"], scope["path"] = target, unquote(target.decode("ascii"))
+        await pages(scope, receive, send)
+
+    return app
 
 
 def below(prefix: str, pages: ASGIApp) -> ASGIApp:

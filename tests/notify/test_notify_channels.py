@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import socket
 import ssl
 import stat
@@ -251,11 +252,28 @@ def test_a_receiver_without_tls_is_told_so(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"), [("7", 7.0), ("-7", 0.0), ("soon", 0.0), ("9" * 5000, 0.0)]
+    ("asked", "seconds"),
+    [
+        ("7", 7.0),
+        ("-7", 0.0),
+        ("soon", 0.0),
+        ("9" * 5000, math.inf),
+        ("Sat, 21 Nov 2026 09:01:30 GMT\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT", 90.0),
+        ("Sat, 21 Nov 2026 08:59:00 GMT\r\nDate: Sat, 21 Nov 2026 09:00:00 GMT", 0.0),
+        ("Sat, 21 Nov 2026 09:01:30 GMT", 0.0),
+    ],
 )
 def test_it_is_noted_when_another_try_is_welcome(run: Run, asked: str, seconds: float) -> None:
     answer = f"HTTP/1.1 429 Too Many Requests\r\nRetry-After: {asked}\r\n\r\n"
     assert refused(run, address(Raw(answer.encode()).address)).retry_after == seconds
+
+
+@pytest.mark.parametrize("before", ["100 Continue", "102 Processing", "103 Early Hints"])
+def test_an_informational_answer_is_not_the_last_one(run: Run, before: str) -> None:
+    informed = f"HTTP/1.1 {before}\r\nLink: </x>\r\n\r\n" * 2
+    run(address(Raw(f"{informed}HTTP/1.1 204 No Content\r\n\r\n".encode()).address).send(PAYLOAD))
+    refusing = Raw(f"{informed}HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".encode())
+    assert str(refused(run, address(refusing.address))) == "it answered 503"
 
 
 def test_a_variable_that_makes_no_address_is_named(run: Run) -> None:

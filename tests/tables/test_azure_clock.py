@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from blackboard.http_messages import date_of
 from blackboard.tables.azure_clock import (
     AHEAD,
     DRIFT,
@@ -13,7 +14,6 @@ from blackboard.tables.azure_clock import (
     REMEMBERED,
     TICK,
     ServiceClock,
-    date_of,
 )
 from tests.support.clocks import START, ManualClock
 

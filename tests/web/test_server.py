@@ -391,6 +391,40 @@ def test_a_request_for_another_protocol_is_answered_as_any_other(
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("http://localhost/", 200),
+        ("HTTP://localhost:80?q=a", 200),
+        ("https://localhost/api/v1/items?q=a", 200),
+        ("http://evil.example/", 421),
+        ("http://evil.example/healthz", 200),
+        ("http://localhost@evil.example/", 404),
+        ("http://evil.example@localhost/", 404),
+        ("http:///", 404),
+        ("ftp://localhost/", 404),
+        ("*", 404),
+    ],
+)
+@pytest.mark.parametrize("header", ["localhost", "evil.example"])
+def test_the_host_in_a_target_counts_and_not_that_in_the_header(
+    target: str, status: int, header: str
+) -> None:
+    """As a proxy is asked (RFC 9112, 3.2.2). A target that names no host is refused by its path."""
+
+    async def pages() -> ASGIApp:
+        clock = PageClock()
+        return door(await make_board(MemoryTable(clock), clock)).web(hosts=["localhost"])
+
+    async def story(served: Served) -> None:
+        head = f"GET {target} HTTP/1.1\r\nHost: {header}\r\nConnection: close\r\n\r\n"
+        reader, _ = await served.sends(head)
+        is_by_header = status == 404 and header == "evil.example"
+        assert int((await rest(reader)).split()[1]) == (421 if is_by_header else status)
+
+    serving(story, pages)
+
+
 def test_what_is_no_http_is_refused_without_a_line_in_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
