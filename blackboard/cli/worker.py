@@ -97,7 +97,8 @@ def worker_command(
     SIGTERM or Ctrl-C: no more claims, what runs may finish within --grace, then it is cancelled
     and due again at once. A second one: now. With --json the log is JSON, and has the requests
     to the store with every walk. With --once or --until-idle a store that does not answer for a
-    minute ends it, with exit code 3; else it waits for the store.
+    minute ends it, with exit code 3; else it waits for the store. --until-idle waits for a child
+    process for a minute, too, and ends with exit code 1.
     """
     if once and until_idle:
         raise click.UsageError("--once and --until-idle exclude each other.")

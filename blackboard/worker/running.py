@@ -61,8 +61,8 @@ class Runs:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     waits: bool = False
     """Whether runs wait until child processes can be started. Where not, a run for which none can
-    be started fails, because its worker is to end and cannot wait, or because it is a pump: its
-    partition is this worker's, which would take it again at once."""
+    be started fails, because it is a pump: its partition is this worker's, which would take it
+    again at once."""
     _limits: "TimeLimits" = field(init=False)
     _mask: Mask = field(init=False)
     """The mask of runs without secrets of their own."""
@@ -70,6 +70,8 @@ class Runs:
     """How often in a row the run of an item has lost its lock, and the slot that it was for."""
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
+    _lacking: tuple[float, str] = (0.0, "")
+    """Since when none could be started, in monotonic seconds, and why."""
     _failures: int = 0
     """Tries in vain that followed each other closely."""
     _started: float = -math.inf
@@ -134,6 +136,7 @@ class Runs:
             return self._of_lost(report.held, how)
         if not self._is_probing:
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
+            self._lacking = self.board.clock.monotonic(), how.error
             probing = self._probe(call.handler.source)
             self._probing = asyncio.get_running_loop().create_task(probing)
             self._probing.add_done_callback(lambda _: self.starts_again())
@@ -157,6 +160,12 @@ class Runs:
             return replace(how, outcome=Outcome.FAILED)
         self._losses[claim.id] = claim.slot, losses
         return how
+
+    def no_process(self, seconds: float) -> str:
+        """Why no child process could be started for so many seconds; "": it is not as long."""
+        since, problem = self._lacking
+        is_long = self._is_probing and self.board.clock.monotonic() - since >= seconds
+        return problem if is_long else ""
 
     @property
     def _is_probing(self) -> bool:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from blackboard.emitter import EventEmitter
+from blackboard.errors import BlackboardError
 from blackboard.events import FreedLock, OverdueRun, StoreAway, Walked, WorkerStopping
 from blackboard.model import Lock, Token
 from blackboard.phrases import plural
@@ -94,19 +95,20 @@ class Worker:
     """Whether the latest walk left something for a slot that becomes free."""
     _failing: tuple[float, TableError] | None = None
     """Since when all walks have met with errors, in monotonic seconds, and the first error."""
-    _broken: TableError | None = None
+    _broken: TableError | BlackboardError | None = None
     """Why a worker that is to end gives up: the latest walk found that the store cannot work, or
-    none was answered for `GIVEN_UP_AFTER`."""
+    none was answered, or no child process could be started, for `GIVEN_UP_AFTER`."""
     _remade: Remade | None = None
 
     async def work(self, mode: Mode) -> None:
         """Works until the mode is fulfilled or `stop` is called. Raises TableError when nothing
         runs, the store cannot work, or does not answer for `GIVEN_UP_AFTER`, and the mode is not
-        FOREVER, which tries again for ever. Raises Remade when the board was made anew meanwhile.
+        FOREVER, which tries again for ever; BlackboardError where no child process could be started
+        for as long. Raises Remade when the board was made anew meanwhile.
         """
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
-        self.runs.waits = mode is Mode.FOREVER
+        self.runs.waits = True
         self._mode = mode
         self.wake.start()
         try:
@@ -223,7 +225,11 @@ class Worker:
             beat = await self.wake.wait()
 
     def _gives_up(self, mode: Mode) -> bool:
-        return self._broken is not None and mode is not Mode.FOREVER and not len(self.holdings)
+        if mode is Mode.FOREVER or len(self.holdings):
+            return False
+        if problem := self.runs.no_process(GIVEN_UP_AFTER):
+            self._broken = self._broken or BlackboardError(problem)
+        return self._broken is not None
 
     def _is_idle(self, result: WalkResult) -> bool:
         """Whether there is nothing to do in the shards that are not late."""

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from blackboard.errors import BlackboardError
 from blackboard.events import RunEnded, RunLogged, RunStarted, StoreEvent, WorkerStopping
 from blackboard.model import Outcome
 from blackboard.protocol import keys
@@ -204,19 +205,59 @@ async def test_while_no_process_can_be_started_what_needs_one_is_left_to_others_
     assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
 
 
-@pytest.mark.parametrize("mode", [Mode.ONCE, Mode.UNTIL_IDLE])
 @pytest.mark.of_one_store("processes are started above the store")
 @with_workers
-async def test_a_worker_that_is_to_end_fails_a_run_whose_process_cannot_be_started(
-    place: Workplace, mode: Mode
+async def test_a_worker_that_walks_once_leaves_a_run_due_whose_process_cannot_be_started(
+    place: Workplace,
 ) -> None:
     await place.add("plain", item_type="plain", retries=0, at="2026-03-01T00:00Z")
-    worker = await place.worker(mode)
+    worker = await place.worker(Mode.ONCE)
     (await worker.run("plain")).not_begun("no memory")
-    assert await place.ended("plain") == [(1, "failed")]
-    if mode is Mode.UNTIL_IDLE:
-        await worker.looks_again()
+    assert await place.ended("plain") == [(1, "cancelled")]
     await worker.ended()
+    again = await place.worker(Mode.ONCE)
+    (await again.run("plain")).end()
+    assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
+    await again.ended()
+
+
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_a_worker_until_idle_waits_until_a_process_can_be_started(place: Workplace) -> None:
+    await place.add("plain", item_type="plain", retries=0, at="2026-03-01T00:00Z")
+    worker = await place.worker(Mode.UNTIL_IDLE)
+    (await worker.run("plain")).not_begun("no memory")
+    await place.ended("plain")
+    await worker.looks_again()
+    await place.sleeps(2)
+    place.later(seconds=2)
+    await worker.looks_again()
+    (await worker.run("plain", 1)).end()
+    assert await place.ended("plain", runs=2) == [(1, "cancelled"), (2, "ok")]
+    await worker.looks_again()
+    await worker.ended()
+
+
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_a_worker_until_idle_for_which_no_process_can_be_started_for_a_minute_gives_up(
+    place: Workplace,
+) -> None:
+    await place.add("plain", item_type="plain", retries=0, at="2026-03-01T00:00Z")
+    worker = await place.worker(Mode.UNTIL_IDLE)
+    worker.process.starts = False
+    (await worker.run("plain")).not_begun("no memory")
+    for seconds in [2, 4, 8, 16, 30]:
+        await worker.looks_again()
+        assert not worker.task.done()
+        await place.sleeps(seconds)
+        place.later(seconds=seconds)
+    await worker.looks_again()
+    place.workers.remove(worker)
+    with pytest.raises(BlackboardError, match="no memory"):
+        await worker.ended()
+    assert await place.outcomes("plain") == [(1, "cancelled")]
+    assert (await place.item("plain")).waits
 
 
 @with_workers
