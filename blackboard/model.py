@@ -233,9 +233,10 @@ class Item(Work, frozen=True, kw_only=True):
     def has_no_schedule(self) -> bool:
         """Whether it is certain, without the handler of its type, that there is no schedule: a
         worker that had the handler found none. An item that was given another type since then is
-        still planned for a slot of its earlier schedule.
+        still planned for a slot of its earlier schedule, or waits for a retry.
         """
-        return not self.schedule and self.start is not None and self.planned <= self.start
+        has_run = self.start is not None and self.planned <= self.start and self.attempt == 1
+        return has_run and not self.schedule
 
     @property
     def is_acknowledged(self) -> bool:

@@ -8,7 +8,7 @@ semicolons between them, match whenever one of them does.
 
 A step after a single number, `5/15`, is `5-59/15`, as in Kubernetes, GitHub's workflows and Quartz;
 Debian's cron and cronie refuse it, and so does the import of a crontab. A step beyond its field,
-`*/90`, leaves the first number, as in every cron: `idle_steps` says so.
+`*/90`, leaves the first number, as in all of these: `idle_steps` says so.
 
 **When it runs.** cron(8) has two kinds of jobs, which it distinguishes by the same rule:
 
@@ -270,7 +270,7 @@ class _Field(NamedTuple):
         parts = _ELEMENT.fullmatch(text)
         if parts is None:
             problem = f"{_shorten(text)!r} cannot be read as {self.name}"
-            raise BadInput("cron", problem, _remedy_of(text, self.names))
+            raise BadInput("cron", problem, _remedy_of(text, self))
         star, first, last, step = parts.groups()
         if step is not None and int(step) == 0:
             raise BadInput("cron", f"{text!r} in {self.name} has a step of 0", "use 1 or more")
@@ -369,7 +369,7 @@ def _completed(remedy: str, texts: Sequence[str]) -> str:
     the expression says of days.
     """
     *_, day, _month, weekday = texts
-    if "*" not in {day, weekday} or "," in day + weekday:
+    if {"*", "?"}.isdisjoint({day, weekday}) or "," in day + weekday:
         return remedy
     for name, place in {"BYMINUTE": 0, "BYHOUR": 1, "BYMONTH": 3}.items():
         with suppress(BadInput):
@@ -381,31 +381,38 @@ def _completed(remedy: str, texts: Sequence[str]) -> str:
     return remedy
 
 
-def _remedy_of(element: str, names: Sequence[str]) -> str:
-    """The remedy for an element of a field that takes these names. Other programs know more."""
+def _remedy_of(element: str, field: _Field) -> str:
+    """The remedy for an element of a field. Other programs know more."""
     if not element:
         return "leave out the comma beside which there is nothing"
     if element == "?":
         return _QUESTION
     if re.match(r"H\b|.*~", element):
         return "write a fixed number, or * before a step; jitter spreads items"
+    if field.name.startswith("day") and (remedy := _remedy_of_day(element, field)):
+        return remedy
+    or_names = f", or the names {field.names[0]}-{field.names[-1]}" if field.names else ""
+    return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
+
+
+def _remedy_of_day(element: str, field: _Field) -> str:
+    """The remedy for what Quartz and AWS have for days: L, W and #; "" for anything else."""
     of_week = rf"({'|'.join(_WEEKDAYS)}|[0-7])(?:#([1-5])|(L))"
     if weekday := re.fullmatch(of_week, element, re.IGNORECASE):
         day = weekday[1] if weekday[1].isalpha() else _WEEKDAYS[int(weekday[1]) % 7]
         number = weekday[2] or "-1"
         doubt = "" if weekday[1].isalpha() else f" ({_SUNDAY})"
         return _RRULE.format(f"BYDAY={number}{day[:2].upper()}") + doubt
-    if element.upper() == "L" and names == _WEEKDAYS:
+    if element.upper() == "L" and field.names == _WEEKDAYS:
         return "write sat, the last day of a week of Quartz and AWS"
     if last := re.fullmatch(r"L(?:-([0-9]|[12][0-9]|30))?", element, re.IGNORECASE):
         return _RRULE.format(f"BYMONTHDAY=-{int(last[1] or 0) + 1}")
     if element.upper() in {"1W", "LW"}:
         number = "1" if element[0] == "1" else "-1"
         return _RRULE.format(f"BYDAY=MO,TU,WE,TH,FR;BYSETPOS={number}")
-    if element.upper().endswith("W"):
+    if re.fullmatch("[0-9]{1,2}W", element, re.IGNORECASE):
         return "name the day: neither cron nor rrule has the nearest weekday"
-    or_names = f", or the names {names[0]}-{names[-1]}" if names else ""
-    return f"use *, 5, 1-5, */10, 1-30/5 and lists of these{or_names}"
+    return ""
 
 
 def _shorten(text: str) -> str:

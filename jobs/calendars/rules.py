@@ -38,8 +38,8 @@ from .zone_names import guessed_zone
 
 Rule = dict[str, str]
 """The parts of a rule by their names."""
-_IN_ANY_MONTH = {"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYDAY"}
-"""Parts beside which the days of the month of a yearly rule are in any month, or in those named."""
+_IN_ANY_MONTH = {"BYMONTH", "BYWEEKNO", "BYYEARDAY", "BYDAY", "BYSETPOS"}
+"""Parts beside which the days of the month of a yearly rule are in any month, or those named."""
 
 _SECOND, _DAY = timedelta(seconds=1), timedelta(days=1)
 _TIMES = ("BYHOUR", "BYMINUTE", "BYSECOND")

@@ -121,6 +121,12 @@ def cell(one: ItemStatus, title: str) -> tuple[str, Style]:
         (stands(outcome=Outcome.OK, failures=1), "outcome", "abandoned", Style.BAD),
         (stands(schedule="", start=NOW, planned=NEVER), "schedule", "once", Style.PLAIN),
         (stands(schedule="", start=NOW), "schedule", "by handler", Style.PLAIN),  # of another type
+        (
+            stands(schedule="", start=NOW, planned=NEVER, attempt=2),
+            "schedule",
+            "by handler",
+            Style.PLAIN,
+        ),
         (stands(schedule=""), "schedule", "by handler", Style.PLAIN),
         (
             stands(schedule="at 2026-11-21T09:00:00+00:00"),
