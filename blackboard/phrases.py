@@ -5,11 +5,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
-_UNTIL = (("s", 1, 120), ("m", 60, 120 * 60), ("h", 3_600, 48 * 3_600))
-"""Units, their seconds, and the seconds from which the next one is used: from two of that on, so
-that no duration is shown as shorter than one that it is longer than.
-"""
+_UNITS = (("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400))
+"""Units, and their seconds."""
 LONGEST_ERROR = 12_000
 """Characters of an error that are kept: its head and its tail."""
 LONGEST_OUTPUT = 8192
@@ -39,18 +36,24 @@ def stamp_to_milliseconds(moment: datetime) -> str:
 
 def brief(seconds: float, *, nearest: bool = False) -> str:
     """A duration in one unit, cut or to the nearest: "90s", "3m", "7h", "2d"; below ten seconds one
-    decimal.
+    decimal. A longer unit is used from two of it on.
     """
     if seconds < 0:
         return "-" + brief(-seconds, nearest=nearest)
     if 0 < seconds < 9.95:
         text = f"{seconds:.1f}"
         return "0s" if text == "0.0" else f"{text.removesuffix('.0')}s"
-    for unit, length, end in _UNTIL:
-        count = (seconds + nearest * length / 2) // length
-        if count * length < end:
-            return f"{count:.0f}{unit}"
-    return f"{(seconds + nearest * 43_200) // 86_400:.0f}d"
+
+    def count(length: int) -> float:
+        return (seconds + nearest * length / 2) // length
+
+    fitting = (
+        (unit, length)
+        for (unit, length), (_, longer) in pairwise(_UNITS)
+        if count(length) * length < 2 * longer
+    )
+    unit, length = next(fitting, _UNITS[-1])
+    return f"{count(length):.0f}{unit}"
 
 
 def span(seconds: float) -> str:
@@ -58,7 +61,8 @@ def span(seconds: float) -> str:
     if seconds < 60:
         return brief(seconds)
     rest = round(seconds)
-    (unit, length), (finer, part) = next(pair for pair in pairwise(_UNITS) if rest >= pair[0][1])
+    pairs = pairwise(reversed(_UNITS))
+    (unit, length), (finer, part) = next(pair for pair in pairs if rest >= pair[0][1])
     more = rest % length // part
     return f"{rest // length}{unit}" + (f" {more}{finer}" if more else "")
 

@@ -41,11 +41,11 @@ class Held(Protocol):
         ...
 
     def renewed(self, row_etag: str, *, sent: float) -> Self:
-        """It, after a renewal: its row has this etag."""
+        """The same, after a renewal: its row has this etag."""
         ...
 
     def found(self, row_etag: str, *, sent: float) -> Self:
-        """It, after no answer: its row was found with this etag."""
+        """The same, read again after a refusal or no answer: its row has this etag."""
         ...
 
 
@@ -93,8 +93,9 @@ async def renew_rows(
 
 
 async def landed(board: BoardTable, partition: str, held: Sequence[AnyHeld]) -> tuple[AnyHeld, ...]:
-    """Those whose rows carry their nonces, after a batch without an answer. They have the present
-    etags of the rows, and count from the last renewal that has landed. Reads one range.
+    """Those whose rows carry their nonces, after a batch that was refused or not answered. They
+    have the present etags of the rows, and count from the last renewal that has landed. Reads one
+    range.
     """
     by_key = {one.row_key: one for one in held}
     rows = board.table.scan(partition, min(by_key), just_after(max(by_key)))

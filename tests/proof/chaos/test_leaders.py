@@ -37,7 +37,7 @@ def next_leader(site: Site, after: int) -> Noted:
     def found() -> list[Noted]:
         return [one for one in noted(site) if one.fence > after]
 
-    return max(eventually(found, f"somebody leads after term {after}"))
+    return max(eventually(found, f"a term after {after} begins"))
 
 
 @pytest.mark.timeout(300)
