@@ -52,6 +52,8 @@ _BROKEN = {
 _PORTS = 65_536
 _RESOLVERS = 64
 """Threads for name servers, apart from other work: a server that does not answer occupies one."""
+_IN_FULL = 4
+"""Addresses of a host that have the whole time for a connection each; more share that of four."""
 _WORDS_WITHIN = 2.0
 """Seconds to read the words of an error page."""
 _HEADERS = {
@@ -129,10 +131,13 @@ class Requester:
         finally:
             seconds.connect += self._clock.monotonic() - begun
         problem: Exception | None = None
-        for address in addresses[:4]:
+        connect = self._limits.connect * min(1.0, _IN_FULL / len(addresses))
+        for address in addresses:
+            watch = _Watch(seconds, self._clock)
             try:
-                watch = _Watch(seconds, self._clock)
-                return await self._request(url, address, conditions, watch, way, own=own)
+                return await self._request(
+                    url, address, conditions, watch, way, own=own, connect=connect
+                )
             except (httpx2.ConnectError, httpx2.ConnectTimeout) as failure:
                 problem = failure
             except httpx2.TimeoutException:
@@ -140,7 +145,8 @@ class Requester:
             except httpx2.HTTPError as failure:
                 raise FetchFailed(_broken_off(failure)) from None
         if isinstance(problem, httpx2.ConnectTimeout):
-            raise TimedOut(f"no connection within {self._limits.connect:g} s")
+            any_of = f" at any of {len(addresses)} addresses" if len(addresses) > 1 else ""
+            raise TimedOut(f"no connection within {connect:.2g} s{any_of}")
         assert problem is not None, "a host that was judged has an address"
         raise NoConnection(f"no connection: {error_line(problem)}")
 
@@ -179,9 +185,12 @@ class Requester:
         way: Sequence[str],
         *,
         own: Mapping[str, str],
+        connect: float,
     ) -> Fetched | Redirect:
-        """One request to one address. `own` are the headers of the host."""
-        timeout = httpx2.Timeout(self._limits.read, connect=self._limits.connect)
+        """One request to one address. `own` are the headers of the host, `connect` the seconds for
+        the connection.
+        """
+        timeout = httpx2.Timeout(self._limits.read, connect=connect)
         extensions = {"sni_hostname": url.raw_host.decode("ascii"), "trace": watch.trace}
         try:
             async with (

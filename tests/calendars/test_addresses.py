@@ -3,7 +3,10 @@
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
@@ -19,9 +22,10 @@ from jobs.calendars.addresses import (
 )
 from jobs.calendars.fetch import Fetcher
 from jobs.calendars.request import resolve_host
-from jobs.calendars.responses import FetchFailed, Limits, Why
+from jobs.calendars.responses import FetchFailed, Limits, TimedOut, Why
 from tests.calendars.serving import Answer, serving
 from tests.calendars.support import body_of, calendar, event
+from tests.support.ports import dropping, free_port
 
 ONE = calendar(event("1", "One"))
 
@@ -209,13 +213,31 @@ def test_a_name_that_changes_its_address_in_between_is_not_asked_again() -> None
     assert asked == ["feeds.example"]
 
 
-def test_the_next_address_is_tried_when_the_first_takes_no_connection() -> None:
-    async def two(_host: str, _port: int) -> list[Address]:
-        return [ip_address("127.0.0.3"), ip_address("127.0.0.1")]
+def of_dead(number: int, *last: str) -> Callable[[str, int], Coroutine[Any, Any, list[Address]]]:
+    """A name that has so many addresses at which nothing listens, and then others."""
 
+    async def found(_host: str, _port: int) -> list[Address]:
+        return [ip_address(f"127.0.0.{n + 3}") for n in range(number)] + [*map(ip_address, last)]
+
+    return found
+
+
+@pytest.mark.parametrize("dead", [1, 12])
+def test_the_next_address_is_tried_when_one_takes_no_connection(dead: int) -> None:
     with serving({"/": Answer(ONE)}) as site:
-        address = f"http://feeds.example:{site.port}/"
-        assert fetched(address, allow=policy(["127.0.0.0/8"]), resolve=two) == ONE
+        address, resolve = f"http://feeds.example:{site.port}/", of_dead(dead, "127.0.0.1")
+        assert fetched(address, allow=policy(["127.0.0.0/8"]), resolve=resolve) == ONE
+
+
+def test_many_addresses_that_drop_all_share_the_time_for_a_connection() -> None:
+    resolve, limits = of_dead(8), Limits(connect=0.1, read=5, total=10)
+    port = free_port()
+    fetcher = Fetcher(policy(["127.0.0.0/8"]), limits, resolve=resolve)
+    with ExitStack() as stack:
+        for address in asyncio.run(resolve("", port)):
+            stack.enter_context(dropping(str(address), port))
+        with pytest.raises(TimedOut, match=r"no connection within 0\.05 s at any of 8 addresses"):
+            asyncio.run(fetcher.fetch(f"http://feeds.example:{port}/"))
 
 
 @pytest.mark.parametrize(
