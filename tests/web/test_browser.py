@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -330,10 +331,14 @@ def test_a_time_to_come_is_rounded_as_the_command_line_does(
 ) -> None:
     page.goto(f"{place[1]}?live=off")
     shown = page.locator("main time").first
+
+    def reads(words: str) -> bool:
+        return shown.inner_text() == words
+
     for seconds, words in ((7200 * 5 - 100, "in 10h"), (-6500, "108m ago"), (7190, "in 2h")):
         at = f"new Date(Date.now() + {1000 * seconds}).toISOString()"
         shown.evaluate(f"(time) => {{ time.dateTime = {at}; }}")
-        soon(page, lambda words=words: shown.inner_text() == words, words, seconds=PATIENCE)
+        soon(page, partial(reads, words), words, seconds=PATIENCE)
 
 
 def test_a_zone_and_keys_go_by_the_root_also_on_a_paused_board(
