@@ -11,7 +11,7 @@ import pytest
 
 from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput
-from tests.support.ports import need_ipv6
+from tests.support.ports import need_address, need_ipv6
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,7 @@ def test_a_name_stands_for_all_its_addresses_that_are_of_this_host(
 def test_a_port_that_is_taken_at_one_of_the_addresses_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    need_address("127.0.0.2")
     names(monkeypatch, "127.0.0.2", "127.0.0.1")
     with listening("127.0.0.1") as port:
         with pytest.raises(BadInput, match="Address already in use"), listening("a.example", port):
@@ -106,6 +107,7 @@ def test_a_port_that_is_taken_at_one_of_the_addresses_is_refused(
 
 
 def test_a_free_port_is_free_at_all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    need_address("127.0.0.2")
     names(monkeypatch, "127.0.0.2", "127.0.0.1")
     create, taken = socket.create_server, list[int]()
 

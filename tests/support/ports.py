@@ -22,17 +22,26 @@ def free_port() -> int:
             continue  # taken
 
 
+def need_address(host: str) -> None:
+    """Skips a test where nothing can listen on an address, as on 127.0.0.2 with macOS."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, 0), family=family).close()
+    except OSError:
+        pytest.skip(f"this machine has no {host}")
+
+
 def need_ipv6() -> None:
     """Skips a test where nothing can listen on ::1, as where IPv6 is disabled."""
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("this machine has no IPv6")
+    need_address("::1")
 
 
 @contextmanager
 def dropping(host: str, port: int) -> Iterator[None]:
-    """An address that answers no attempt to connect: the queue of its socket is full."""
+    """An address that answers no attempt to connect: the queue of its socket is full. Skips a test
+    where nothing can listen on it.
+    """
+    need_address(host)
     with socket.create_server((host, port), backlog=0):
         waiting = [socket.socket() for _ in range(4)]
         for one in waiting:
