@@ -24,10 +24,13 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from blackboard import __version__
+from blackboard.clock import SystemClock
 from blackboard.http_messages import retry_after
 
 Connect = Callable[..., socket.socket]
 """Connects to a host and port, as `socket.create_connection`."""
+MOMENT = 0.001
+"""Seconds that an address has, at the least."""
 REDIRECTS = {301, 302, 303, 307, 308}
 TRANSIENT = {408, 425, 429}
 """Refusals that a retry may overcome, besides the server's own errors."""
@@ -91,15 +94,16 @@ class Exchange:
     def _connected(self, place: tuple[str, int], *_about: Any) -> socket.socket:
         """A connected socket, before a proxy has answered and before a handshake. Its duplicate is
         kept, which stays valid when TLS takes it over. Of a name with several addresses each has a
-        share of the time: one that drops all leaves time for the next.
+        share of the time that is left: one that drops all leaves time for the next.
         """
-        found = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
-        addresses, share = [str(one[4][0]) for one in found], self._seconds / len(found)
+        found, clock = socket.getaddrinfo(*place, type=socket.SOCK_STREAM), SystemClock()
+        until = clock.monotonic() + self._seconds
         while True:
+            share = max((until - clock.monotonic()) / len(found), MOMENT)
             try:
-                connected = socket.create_connection((addresses.pop(0), place[1]), share)
+                connected = _connected_to(found.pop(0), share)
             except OSError:
-                if not addresses:
+                if not found:
                     raise
             else:
                 break
@@ -108,6 +112,19 @@ class Exchange:
         if self._ended:
             self.end()
         return connected
+
+
+def _connected_to(found: tuple[Any, ...], within: float) -> socket.socket:
+    """A socket that is connected to an address, as `getaddrinfo` gives it."""
+    *kind, _, address = found
+    made = socket.socket(*kind)
+    try:
+        made.settimeout(within)
+        made.connect(address)
+    except BaseException:
+        made.close()
+        raise
+    return made
 
 
 class _Answer(HTTPResponse):

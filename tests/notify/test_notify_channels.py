@@ -1,6 +1,7 @@
 """How notices go out: real requests, real commands, and nothing secret in what is said of them."""
 
 import asyncio
+import errno
 import json
 import math
 import socket
@@ -8,6 +9,7 @@ import ssl
 import stat
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -28,7 +30,7 @@ from blackboard.notify.channels import (
 from blackboard.notify.exchange import NotSent
 from blackboard.notify.settings import NotifyTable, check_address, place
 from tests.support.patience import patience
-from tests.support.ports import dropping
+from tests.support.ports import dropping, free_port, need_ipv6
 from tests.support.processes import eventually
 from tests.support.receivers import listening
 from tests.support.stores import Run
@@ -127,21 +129,51 @@ def test_one_that_hangs_holds_up_no_other(run: Run) -> None:
     assert len(listener.asked) == 1
 
 
-def test_an_address_that_drops_all_leaves_time_for_the_next(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def resolved(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> None:
+    """Gives hook.example these addresses."""
     asked = socket.getaddrinfo
 
     def found(name: str, *about: Any, **options: Any) -> list[Any]:
-        hosts = ["127.0.0.2", "127.0.0.1"] if name == "hook.example" else [name]
-        return [one for host in hosts for one in asked(host, *about, **options)]
+        given = hosts if name == "hook.example" else [name]
+        return [one for host in given for one in asked(host, *about, **options)]
 
     monkeypatch.setattr(socket, "getaddrinfo", found)
+
+
+def test_an_address_that_drops_all_leaves_time_for_the_next(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch, "127.0.0.2", "127.0.0.1")
     with listening() as listener:
         port = int(listener.address.rpartition(":")[2])
         with dropping("127.0.0.2", port):
             run(address(f"http://hook.example:{port}/", seconds=patience(2)).send(PAYLOAD))
     assert len(listener.asked) == 1
+
+
+def test_addresses_that_refuse_at_once_leave_their_time_to_the_next(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved(monkeypatch, *["127.0.0.1"] * 9, "127.0.0.2")
+    port, begun = free_port(), time.monotonic()
+    with dropping("127.0.0.2", port):
+        refused(run, address(f"http://hook.example:{port}/", seconds=1.0))
+    assert time.monotonic() - begun > 0.9
+
+
+def test_an_address_keeps_its_scope(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link-local address is of one network, and has the number of its interface."""
+    need_ipv6()
+    asked, loopback = list[object](), socket.if_nameindex()[0][0]
+    resolved(monkeypatch, f"fe80::1%{loopback}")
+
+    def connect(_socket: socket.socket, where: object) -> None:
+        asked.append(where)
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    refused(run, address("http://hook.example:80/"))
+    assert asked == [("fe80::1", 80, 0, loopback)]
 
 
 class Raw:
