@@ -85,7 +85,7 @@ MOST_WAITING = 10_000
 
 _OF_A_REPLICA = (ReadOnlyError, MasterDownError)
 _OF_A_CLUSTER = (AskError, ClusterDownError)
-"""MasterDownError is among them by its type, and not by what it says."""
+"""redis-py derives MasterDownError, which a replica gives, from ClusterDownError."""
 
 SET_IF_ABSENT = """
 redis.call('HSETNX', KEYS[1], ARGV[1], ARGV[2])
@@ -212,7 +212,7 @@ class RedisBus:
             try:
                 answer = await request()
             except ResponseError as refusal:
-                if isinstance(refusal, _OF_A_REPLICA):  # its name may lead to the primary by now
+                if _is_of_a_replica(refusal):  # its name may lead to the primary by now
                     with suppress(RedisError, OSError):
                         await self._redis.connection_pool.disconnect()
                 trouble = self._failed(part, refusal)
@@ -357,6 +357,11 @@ class RedisBus:
             self._down.pop(part, None)
         if not was_up and not self._down:
             self._on_back()
+
+
+def _is_of_a_replica(refusal: ResponseError) -> bool:
+    """Redis 6 has the code of what it refuses to a script within the text of another error."""
+    return isinstance(refusal, _OF_A_REPLICA) or "-READONLY " in str(refusal)
 
 
 def _address(url: SplitResult) -> str:
