@@ -109,15 +109,19 @@ class ReplyTooLarge(ClientPayloadError):
 
 
 class _BoundedResponse(ClientResponse):
+    """An answer to its own request, read up to a limit."""
+
     async def start(self, connection: Any) -> ClientResponse:
         """Raises ServerDisconnectedError for an answer to another request, which something in
         between has sent twice: it was there before the request, or has the id of the other one.
+        Raises what has ended the connection, where that has ended without an answer.
         """
         protocol = connection.protocol
-        if not protocol.should_close:
+        has_ended = protocol.exception() is not None and len(protocol) == 0
+        if has_ended or not protocol.should_close:
             await super().start(connection)
             own = self.request_info.headers.get(REQUEST_ID)
-            if self.headers.get(REQUEST_ID, own) == own:
+            if own is None or self.headers.get(REQUEST_ID, own) == own:
                 return self
         protocol.close()
         raise ServerDisconnectedError("an answer to another request")

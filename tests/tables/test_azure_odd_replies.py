@@ -4,17 +4,22 @@ Whatever they are, a batch is then of unknown outcome and a page is not to be ha
 """
 
 import asyncio
+import errno
 import gzip
 import json
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from email.utils import format_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientOSError, ClientRequest
+from azure.core.exceptions import AzureError
+from azure.core.rest import HttpRequest
 
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
@@ -23,7 +28,7 @@ from blackboard.tables import azure_transport
 from blackboard.tables.azure import AzureTable
 from blackboard.tables.azure_address import azure_address
 from blackboard.tables.azure_credentials import credential_for
-from blackboard.tables.azure_transport import AzureTransport, proxy_of
+from blackboard.tables.azure_transport import AzureTransport, TokenTransport, proxy_of
 from tests.support.clocks import START
 from tests.support.stores import rows_of
 
@@ -331,7 +336,7 @@ def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
     kept = {"Connection": "keep-alive", **SERVICE}
     part = b"--b\r\n\nHTTP/1.1 204 No Content\r\nETag: one\r\n"
     accepted, empty = reply(202, part, **kept), reply(200, b'{"value":[]}', **JSON, **kept)
-    connections = set[asyncio.Task[Any]]()
+    connections, repeated = set[asyncio.Task[Any]](), asyncio.Semaphore(0)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -345,9 +350,15 @@ def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
                     writer.write(accepted)
                     await asyncio.sleep(0.05)
                     writer.write(accepted)
+                    repeated.release()
                 else:
                     writer.write(empty)
         writer.close()
+
+    async def has_read() -> None:
+        """Waits until the second answer is sent, and the event loop has read it."""
+        await repeated.acquire()
+        await asyncio.sleep(0.05)
 
     async def story() -> None:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -356,14 +367,62 @@ def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
             credential = credential_for(address, os.getenv, interactive=False)
             table = await AzureTable.open(address, SystemClock(), credential=credential)
             assert await table.commit("p", [Insert("a", {"n": 1})]) == ["one"]
-            await asyncio.sleep(0.2)
+            await has_read()
             assert await rows_of(table, "p") == []  # asked again over another connection
             await table.commit("p", [Insert("b", {"n": 1})])
-            await asyncio.sleep(0.2)
+            await has_read()
             with pytest.raises(Unknown):
                 await table.commit("p", [Insert("c", {"n": 1})])
             await table.close()
             await asyncio.gather(*connections)
+
+    asyncio.run(story())
+
+
+@asynccontextmanager
+async def asking_for_a_token() -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Asks a server that gives each request an id, and not in a header of the request."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(reply(200, b"{}", **JSON, **OTHER))
+        writer.close()
+
+    async with (
+        await asyncio.start_server(answer, "127.0.0.1", 0) as server,
+        TokenTransport() as transport,
+    ):
+        port = server.sockets[0].getsockname()[1]
+        yield partial(transport.send, HttpRequest("GET", f"http://127.0.0.1:{port}/token"))
+
+
+def test_an_answer_may_have_any_id_where_its_request_has_none() -> None:
+    async def story() -> None:
+        async with asking_for_a_token() as ask:
+            assert (await ask()).status_code == 200
+
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_reset_before_it_is_read_is_called_reset(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send = ClientRequest.send
+
+    async def sent(request: ClientRequest, connection: Any) -> Any:
+        response = await send(request, connection)
+        connection.protocol.connection_lost(ConnectionResetError(errno.ECONNRESET, "reset"))
+        return response
+
+    monkeypatch.setattr(ClientRequest, "send", sent)
+
+    async def story() -> None:
+        async with asking_for_a_token() as ask:
+            with pytest.raises(AzureError) as caught:
+                await ask()
+            assert isinstance(caught.value.__cause__, ClientOSError)
+            assert caught.value.__cause__.errno == errno.ECONNRESET
 
     asyncio.run(story())
 
