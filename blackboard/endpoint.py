@@ -1,4 +1,7 @@
-"""Where a process listens: a host and a port, as people write them; how many it may serve."""
+"""Where a process listens: a host and a port, as people write them; how many it may serve.
+
+And whether a name that is not resolved may be resolved later.
+"""
 
 import errno
 import os
@@ -52,44 +55,42 @@ class Endpoint(NamedTuple):
         """Sockets that listen there, all at one port: of a name, at each of its addresses that this
         host has. Raises BadInput where it has none, and where the port is taken.
         """
-        for left in reversed(range(TRIES)):
-            with ExitStack() as opened:
-                try:
-                    sockets = self._listen(opened)
-                except (socket.gaierror, UnicodeError) as problem:  # UnicodeError: no host's name
-                    is_for_now = getattr(problem, "errno", None) == socket.EAI_AGAIN
-                    why = (
-                        "its name cannot be resolved now" if is_for_now else "there is no such host"
-                    )
-                except OSError as problem:
-                    why = os.strerror(problem.errno or 0)
-                    if left and not self.port and problem.errno == errno.EADDRINUSE:
-                        continue  # the port is free at the first of its addresses alone
-                else:
-                    opened.pop_all()
-                    return sockets
-            break
-        remedy = "another port, 0 for any that is free, or another host"
-        raise BadInput(field, f"{self} cannot be used: {why}", remedy)
+        left = 1 if self.port else TRIES
+        while True:
+            left -= 1
+            try:
+                return self._listen()
+            except (OSError, UnicodeError) as problem:
+                is_taken = getattr(problem, "errno", None) == errno.EADDRINUSE
+                if not is_taken or not left:  # one that was chosen may be taken at other addresses
+                    remedy = "another port, 0 for any that is free, or another host"
+                    why = f"{self} cannot be used: {_why_not(problem)}"
+                    raise BadInput(field, why, remedy) from None
 
-    def _listen(self, opened: ExitStack) -> list[socket.socket]:
+    def _listen(self) -> list[socket.socket]:
+        """Listens once. Raises OSError, and UnicodeError for what is no name of a host."""
         sockets, absent = list[socket.socket](), None
         is_for_both = self.is_for_all and socket.has_dualstack_ipv6()
         found = socket.getaddrinfo(*self, type=socket.SOCK_STREAM)
-        for family, (host, _, *scope) in dict.fromkeys((one[0], one[4]) for one in found):
-            port = sockets[0].getsockname()[1] if sockets else self.port
-            try:
-                listener = socket.create_server(
-                    (host, port, *scope), family=family, backlog=QUEUE, dualstack_ipv6=is_for_both
-                )
-            except OSError as problem:
-                if problem.errno not in NOT_OF_THIS_HOST:
-                    raise
-                absent = problem
-            else:
-                sockets.append(opened.enter_context(listener))
-        if absent is not None and not sockets:
-            raise absent
+        with ExitStack() as opened:
+            for family, (host, _, *scope) in dict.fromkeys((one[0], one[4]) for one in found):
+                port = sockets[0].getsockname()[1] if sockets else self.port
+                try:
+                    listener = socket.create_server(
+                        (host, port, *scope),
+                        family=family,
+                        backlog=QUEUE,
+                        dualstack_ipv6=is_for_both,
+                    )
+                except OSError as problem:
+                    if problem.errno not in NOT_OF_THIS_HOST:
+                        raise
+                    absent = problem
+                else:
+                    sockets.append(opened.enter_context(listener))
+            if absent is not None and not sockets:
+                raise absent
+            opened.pop_all()
         return sockets
 
     def __str__(self) -> str:
@@ -97,10 +98,23 @@ class Endpoint(NamedTuple):
         return f"{host}:{self.port}"
 
 
+def is_unresolved_for_now(problem: object) -> bool:
+    """Whether an error is that of a name that cannot be resolved now, as without a name server."""
+    return isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_AGAIN
+
+
 def within_descriptors(most: int, *, share: int) -> int:
     """So many at the most, or one for each `share` files that the process may open."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if allowed == resource.RLIM_INFINITY else min(most, allowed // share)
+
+
+def _why_not(problem: OSError | UnicodeError) -> str:
+    if is_unresolved_for_now(problem):
+        return "its name cannot be resolved now"
+    if isinstance(problem, socket.gaierror | UnicodeError):
+        return "there is no such host"
+    return os.strerror(problem.errno or 0)
 
 
 def _host_of(text: str) -> str | None:

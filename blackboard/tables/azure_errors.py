@@ -7,7 +7,6 @@ of a row. Messages say what to do; none repeats what the service says of keys an
 """
 
 import os
-import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from azure.core.exceptions import AzureError, HttpResponseError
 
+from blackboard.endpoint import is_unresolved_for_now
 from blackboard.http_messages import retry_after
 from blackboard.table import (
     Busy,
@@ -153,7 +153,7 @@ class Errors:
             case aiohttp.ClientConnectorDNSError():
                 is_proxy = bool(proxy) and cause.host == proxy
                 name, given = (proxy, "HTTPS_PROXY") if is_proxy else (host, "the account's name")
-                if cause.os_error.errno == socket.EAI_AGAIN:
+                if is_unresolved_for_now(cause.os_error):
                     return Unavailable(f"the name {name} cannot be resolved now (check DNS)")
                 return Unavailable(f"no host is named {name} (check {given}, and DNS)")
             case aiohttp.ClientProxyConnectionError():

@@ -22,6 +22,7 @@ from typing import Any
 import httpx2
 
 from blackboard.clock import Clock
+from blackboard.endpoint import is_unresolved_for_now
 
 from .addresses import Address, Policy, why_refused
 from .responses import (
@@ -162,7 +163,7 @@ class Requester:
             problem = f"no name server knew {url.host!r} within {self._limits.connect:g} s"
             raise TimedOut(problem) from None
         except (OSError, ValueError) as unresolved:
-            is_for_now = getattr(unresolved, "errno", None) == socket.EAI_AGAIN
+            is_for_now = is_unresolved_for_now(unresolved)
             why = "cannot be resolved now" if is_for_now else "is not known"
             raise FetchFailed(f"the host {url.host!r} {why}") from None
         refused = self._policy.refused(url.host, port, addresses)

@@ -242,11 +242,18 @@ def test_many_addresses_that_drop_all_share_the_time_for_a_connection() -> None:
 
 @pytest.mark.parametrize(
     ("problem", "words"),
-    [(socket.EAI_NONAME, "is not known"), (socket.EAI_AGAIN, "cannot be resolved now")],
+    [
+        (socket.gaierror(socket.EAI_NONAME, "no such name"), "is not known"),
+        (socket.gaierror(socket.EAI_AGAIN, "not now"), "cannot be resolved now"),
+        (OSError(socket.EAI_AGAIN, "an error with the same number"), "is not known"),
+    ],
+    ids=["no such name", "not now", "another error"],
 )
-def test_a_name_that_cannot_be_resolved_now_is_not_called_unknown(problem: int, words: str) -> None:
+def test_a_name_that_cannot_be_resolved_now_is_not_called_unknown(
+    problem: OSError, words: str
+) -> None:
     async def failing(_host: str, _port: int) -> list[Address]:
-        raise socket.gaierror(problem, "a problem of the name server")
+        raise problem
 
     with pytest.raises(FetchFailed, match=f"the host 'feeds.example' {words}"):
         fetched("http://feeds.example/", allow=policy([]), resolve=failing)
