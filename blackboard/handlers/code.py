@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -30,10 +30,12 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.inputs import check_utf8
+from blackboard.runners.interpreter import search_path
 
 __path__: list[str] = []  # makes this module a package; the finder below finds what is in it
 
 _PREFIX = f"{__name__}."
+_LIBRARY = Path(os.__file__).resolve().parent
 _NO_CODE = {"__pycache__", "node_modules"}
 MOST_FILES = 5_000
 
@@ -42,9 +44,13 @@ class Code(msgspec.Struct, frozen=True):
     """The code of a process's jobs, for its child processes."""
 
     packages: dict[str, str]
-    """The folder of each package, by its name; the file of a module that is none."""
+    """The folder of each package, by its name."""
     files: dict[str, bytes]
     """The content of each file that was read, by absolute path."""
+    search: dict[str, str]
+    """The folders that were read whose modules are imported by their bare names, by their entries
+    of `sys.path`.
+    """
 
 
 @dataclass(slots=True)
@@ -53,6 +59,7 @@ class _Files:
 
     packages: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
+    search: dict[str, str] = field(default_factory=dict)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Time of change and size of each file, when its content was last the same as the one read."""
     folders: dict[str, bool] = field(default_factory=dict)
@@ -93,23 +100,33 @@ def claim_file(file: Path, field: str) -> None:
 
 
 def claim_module(spec: ModuleSpec, field: str) -> None:
-    """Reads the files of a package, or the file of a module, that Python finds by itself, unless it
-    is installed. Where it is in one place, it is imported from there also when that is away.
+    """Reads the files of a package that Python finds by itself, or the file of a module with those
+    beside it, unless it is installed. A package in one place is imported from there also when that
+    is away.
     """
-    places = spec.submodule_search_locations or filter(None, [spec.origin])
-    found = [Path(place).resolve() for place in places]
+    if spec.submodule_search_locations is None:
+        _claim_lone(spec, field)
+        return
+    found = [Path(place).resolve() for place in spec.submodule_search_locations]
     for path in found:
-        if {"site-packages", "dist-packages"} & set(path.parts):
-            continue
-        if path.is_dir():
+        if path.is_dir() and not _is_installed(path):
             _read(path, field, whole=True)
-        elif path.is_file() and path.suffix == ".py":
-            _own.named.add(str(path))
-            _read_files(path, [str(path)], field, is_imported=spec.name in sys.modules)
-        else:
-            continue
-        if len(found) == 1 and (spec.origin is None or spec.origin.endswith(".py")):
-            _own.packages.setdefault(spec.name, str(path))
+            if len(found) == 1 and (spec.origin is None or spec.origin.endswith(".py")):
+                _own.packages.setdefault(spec.name, str(path))
+
+
+def _claim_lone(spec: ModuleSpec, field: str) -> None:
+    file = Path(os.path.abspath(spec.origin or ""))  # noqa: PTH100 - links stay
+    folder = file.parent.resolve()
+    entries = [entry for entry in search_path() if os.path.abspath(entry) == str(file.parent)]  # noqa: PTH100
+    if file.suffix == ".py" and file.is_file() and entries and not _is_installed(folder):
+        _own.named.add(str(folder / file.name))
+        _read(folder, field, whole=False, module=spec.name)
+        _own.search |= dict.fromkeys(entries, str(folder))
+
+
+def _is_installed(path: Path) -> bool:
+    return bool({"site-packages", "dist-packages"} & set(path.parts)) or path == _LIBRARY
 
 
 def name_of(folder: str) -> str:
@@ -120,13 +137,14 @@ def name_of(folder: str) -> str:
 
 
 def code() -> Code:
-    return Code(packages=_own.packages, files=_own.files)
+    return Code(packages=_own.packages, files=_own.files, search=_own.search)
 
 
 def install(code: Code) -> None:
     """In a child process: makes imports load what the parent process has read."""
     _own.packages = code.packages
     _own.files = code.files
+    _own.search = code.search
     _own.above = _above(code.files)
 
 
@@ -181,17 +199,15 @@ def mistake_in(files: Iterable[str]) -> str:
 # ---- reading
 
 
-def _read(folder: Path, field: str, *, whole: bool) -> None:
+def _read(folder: Path, field: str, *, whole: bool, module: str = "") -> None:
+    """Reads the files of a folder. What was imported, by `module` or its package, stays as it was
+    read.
+    """
     path = str(folder)
-    is_imported = name_of(path) in sys.modules
+    is_imported = (module or name_of(path)) in sys.modules
     _own.folders[path] = whole or _own.folders.get(path, False)
-    _read_files(folder, _files_in(path, whole=whole), field, is_imported=is_imported)
-
-
-def _read_files(path: Path, files: Iterable[str], field: str, *, is_imported: bool) -> None:
-    """Reads the files at `path`. What was imported stays as it was read."""
     try:
-        for number, file in enumerate(files):
+        for number, file in enumerate(_files_in(path, whole=whole)):
             if number == MOST_FILES:
                 remedy = "name a smaller folder"
                 raise BadInput(field, f"{path} has more than {MOST_FILES:,} files", remedy)
@@ -290,7 +306,7 @@ class _Finder:
         if private != fullname and "." not in private:
             return _package(fullname, private.replace("%2E", ".").replace("%25", "%"))
         last = fullname.rpartition(".")[2]
-        for folder in path or ():
+        for folder in _searched(fullname) if path is None else path:
             base = f"{folder}/{last}"
             if f"{base}/__init__.py" in _own.files:
                 return _package(fullname, base)
@@ -301,9 +317,24 @@ class _Finder:
         return None
 
 
+def _searched(name: str) -> Sequence[str]:
+    """The folder of `sys.path` that was read, if Python finds a module of this bare name there."""
+    having = {
+        entry
+        for entry, folder in _own.search.items()
+        if f"{folder}/{name}.py" in _own.files or f"{folder}/{name}/__init__.py" in _own.files
+    }
+    if having and name not in sys.stdlib_module_names:
+        for entry in search_path():
+            if entry in having:
+                return [_own.search[entry]]
+            found = PathFinder.find_spec(name, [entry])
+            if found is not None and found.origin is not None:  # None: a folder that is no package
+                break
+    return ()
+
+
 def _package(fullname: str, folder: str) -> ModuleSpec | None:
-    if folder in _own.files:
-        return _as_read(fullname, folder)
     start = f"{folder}/__init__.py"
     if start in _own.files:
         return _as_read(fullname, start, folder)

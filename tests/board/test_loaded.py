@@ -1,6 +1,7 @@
 """Jobs import each other by their names, and a worker runs the code that it has read."""
 
 import asyncio
+import importlib
 import json
 import shutil
 import signal
@@ -238,10 +239,22 @@ def test_a_worker_goes_on_while_the_folder_of_its_jobs_is_away(place: Site) -> N
 def test_a_worker_runs_the_code_that_it_has_read_of_jobs_that_are_named_as_modules(
     place: Site,
 ) -> None:
-    """As those of a folder: also where it is away, and where a file is half saved."""
+    """As those of a folder: also where it is away, and where a file is half saved. A file has what
+    lies beside it.
+    """
     kinds = ("plain", "lone")
-    lone = "from blackboard import handler\n\n@handler('lone')\ndef lone(item, ctx): return 1\n"
-    (place.folder / "lonejobs.py").write_text(lone)
+    lone = """
+import lonehelp, lonepackage.inner
+from blackboard import handler
+
+@handler("lone")
+def lone(item, ctx):
+    return [lonehelp.NUMBER, lonepackage.inner.NUMBER]
+"""
+    files = ["lonejobs.py", "lonehelp.py", "lonepackage/__init__.py", "lonepackage/inner.py"]
+    (place.folder / "lonepackage").mkdir()
+    for file, text in zip(files, (lone, "NUMBER = 1\n", "", "NUMBER = 2\n"), strict=True):
+        (place.folder / file).write_text(text)
     (place.folder / "blackboard.toml").write_text(
         '[board]\njobs = ["cityjobs.feeds", "lonejobs"]\n'
     )
@@ -249,16 +262,31 @@ def test_a_worker_runs_the_code_that_it_has_read_of_jobs_that_are_named_as_modul
         place.add(kind, type_=kind)
     started = place.works(worker(place))
     eventually(lambda: place.is_ok(*kinds), "both have run")
-    for file in ("lonejobs.py", "cityjobs/feeds.py"):
+    for file in (*files, "cityjobs/feeds.py"):
         (place.folder / file).write_text("half a file (")
-    eventually(lambda: "lonejobs.py" in started.text, "the change is reported")
+    eventually(lambda: "lonehelp.py" in started.text, "the change is reported")
     for away in (False, True):
         if away:
-            (place.folder / "lonejobs.py").unlink()
-            shutil.rmtree(place.folder / "cityjobs")
+            for file in ("lonejobs.py", "lonehelp.py"):
+                (place.folder / file).unlink()
+            for folder in ("lonepackage", "cityjobs"):
+                shutil.rmtree(place.folder / folder)
         for child in place.below(started):
             child.kill()
-        assert [result(place, kind) for kind in kinds] == [["one", "helped", 2], 1]
+        assert [result(place, kind) for kind in kinds] == [["one", "helped", 2], [1, 2]]
+
+
+def test_what_lies_beside_a_module_hides_none_that_is_found_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lone = "from blackboard import handler\n\n@handler\ndef feed(item, ctx): ...\n"
+    for folder in ("first", "last"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "twofold.py").write_text(f"PLACE = {folder!r}\n")
+    (tmp_path / "last" / "beside_twofold.py").write_text(lone)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path])
+    assert [*load(["beside_twofold"], tmp_path / "last")] == ["feed"]
+    assert importlib.import_module("twofold").PLACE == "first"
 
 
 def test_changes_are_found_while_threads_of_handlers_stand() -> None:
