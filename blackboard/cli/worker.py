@@ -7,7 +7,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -41,6 +41,7 @@ from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
 from blackboard.runners.logs import emitting_info
 from blackboard.runners.loop import run_loop
+from blackboard.settings import FILE_NAME
 from blackboard.table import Busy, TableError, Unusable
 from blackboard.worker.outage_reports import REPORT_EVERY
 
@@ -107,19 +108,25 @@ def worker_command(
     names = None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
     settings = worker_settings(session.settings, slots=slots, cycle=cycle, types=names, grace=grace)
     _check_together(chosen, until=until, processes=processes, reload=reload, form=form)
+    places = _places(session, jobs)
     try:
         session = session.with_jobs(jobs)
     except BadInput as problem:
         if not reload or not code().files:
             raise
         note(f"{problem}; it starts again when that changes")
-        asyncio.run(_change())
+        asyncio.run(_change(places))
         return _start_again(session.cwd)
     if supervisor.SUPERVISED not in os.environ:  # else its supervisor has warned
         session.warn_misspelt()
     endpoint = None if metrics is None else Endpoint.parse(metrics, "metrics", processes=processes)
     work = _Work(
-        session=session, settings=settings, until=until, init=init, reload=reload, endpoint=endpoint
+        session=session,
+        settings=settings,
+        until=until,
+        init=init,
+        places=places if reload else None,
+        endpoint=endpoint,
     )
     if processes > 1:
         asyncio.run(work.check(processes))
@@ -168,10 +175,29 @@ LOOK_EVERY = 0.5
 """Seconds between two looks at the files of the jobs, with --reload."""
 
 
-async def _change() -> None:
-    """Wait until files of the jobs have changed, and are valid Python."""
+def _places(session: Session, jobs: Sequence[str]) -> dict[str, str]:
+    """The paths of the settings file and of the jobs, and where each leads, through links."""
+    entries, folder = session.entries(jobs)
+    named = (folder / entry for entry in entries if "\0" not in entry)  # else it is refused later
+    paths = [session.cwd / (session.chosen.config or FILE_NAME), *named]
+    return {str(path): os.path.realpath(path) for path in paths}
+
+
+def _moved(places: Mapping[str, str]) -> str | None:
+    """The first of these paths that leads to something else by now, as to another release."""
+    now = {path: os.path.realpath(path) for path in places}
+    return next((path for path in now if now[path] != places[path] and Path(path).exists()), None)
+
+
+async def _change(places: Mapping[str, str]) -> None:
+    """Wait until files of the jobs have changed, and are valid Python, or a link to them leads to
+    another place.
+    """
     clock, reported = SystemClock(), ""
     while not (files := changed()) or (mistake := mistake_in(files)):
+        if moved := _moved(places):
+            files = [moved]
+            break
         if files and mistake != reported:
             note(f"{mistake}; the worker goes on with the code that it has read")
             reported = mistake
@@ -194,7 +220,8 @@ class _Work:
     until: Until
     init: bool
     """Whether to make the board if it is not there."""
-    reload: bool
+    places: Mapping[str, str] | None
+    """With --reload, what `_places` returned before the jobs were loaded."""
     endpoint: Endpoint | None
     """Where its metrics are served."""
 
@@ -275,7 +302,7 @@ class _Work:
             signals = supervisor.StopSignals(stopping.asked)
             stack.callback(signals.end)
             events.subscribe(signals.keep, "the signals")
-            with stopping.at_changes() if self.reload else nullcontext():
+            with nullcontext() if self.places is None else stopping.at_changes(self.places):
                 await worker.work(self.until)
         if not stopping.restarts:  # else signals would be ignored in the process that follows, too
             supervisor.ignore_signals()
@@ -339,11 +366,11 @@ class _Stopping:
             self._worker.stop()
 
     @contextmanager
-    def at_changes(self) -> Iterator[None]:
+    def at_changes(self, places: Mapping[str, str]) -> Iterator[None]:
         """Stops the worker when files of its jobs change, or the wait for that fails: that error is
         raised at the end.
         """
-        change = asyncio.get_running_loop().create_task(_change())
+        change = asyncio.get_running_loop().create_task(_change(places))
         change.add_done_callback(self._changed)
         try:
             yield

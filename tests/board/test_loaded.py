@@ -367,6 +367,33 @@ def test_with_reload_a_worker_goes_on_while_the_file_of_its_jobs_is_away(place: 
     assert started.ended() == 0
 
 
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize("option", [["--jobs", "current/work"], ["--config", "current/b.toml"]])
+def test_with_reload_a_worker_follows_a_link_to_another_release(
+    place: Site, option: list[str], *, is_deleted: bool
+) -> None:
+    """As of `current -> releases/42`, which is replaced in one step."""
+    for number in (1, 2):
+        jobs = place.folder / f"release{number}" / "work"
+        jobs.mkdir(parents=True)
+        function = f"async def linked(item, ctx): return {number}"
+        (jobs / "linked.py").write_text(f"from blackboard import handler\n\n@handler\n{function}\n")
+        (jobs.parent / "b.toml").write_text('[board]\njobs = ["work"]\n')
+    current, other = place.folder / "current", place.folder / "other"
+    current.symlink_to("release1")
+    other.symlink_to("release2")
+    place.add("linked", type_="linked")
+    started = place.works(worker(place, "--reload", *option, "--store", place.store))
+    assert result(place, "linked") == 1
+    other.replace(current)
+    if is_deleted:
+        shutil.rmtree(place.folder / "release1")
+    eventually(lambda: started.text.count("worker started") == 2, "it works again")
+    assert result(place, "linked") == 2
+    started.send(signal.SIGTERM)
+    assert started.ended() == 0
+
+
 @pytest.mark.parametrize("options", [["--once"], ["--until-idle"], ["--processes", "2"]])
 def test_reload_is_for_one_worker_without_an_end(place: Site, options: list[str]) -> None:
     done = subprocess.run(
