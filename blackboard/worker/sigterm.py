@@ -58,6 +58,7 @@ class OfTask(Block):
             self._task.add_done_callback(drop_error)
             _exit(self._loop)
             raise WentOn("SIGTERM ends the program, but a task caught its cancellation and went on")
+        _exited.discard(self._loop)  # it runs on, as in a Runner, and SIGTERM ends that again
 
     def terminate(self) -> bool:
         """Cancels the task, as asyncio does at Ctrl-C."""
@@ -93,7 +94,7 @@ def _exit(loop: asyncio.AbstractEventLoop) -> None:
 
 
 _exited = WeakSet[asyncio.AbstractEventLoop]()
-"""Those that a SystemExit from here has ended."""
+"""Those that a SystemExit from here has ended, and in which no task has begun a block since."""
 _ending = WeakSet[asyncio.Task[Any]]()
 """The tasks whose block SIGTERM has ended, and that have left it. The program ends with them."""
 _blocks = WeakSet[Block]()

@@ -2131,12 +2131,47 @@ def test_tasks_that_go_on_after_their_blocks_were_cancelled_let_the_others_clean
     )
     assert done.returncode == 143
     assert sorted(done.stdout.split("\n")) == ["", "closed", *["went on"] * 3]
-    assert done.stderr.count("WentOn: SIGTERM ends the program, but") == 2
+    ends = "WentOn: SIGTERM ends the program, but", "BoardClosed: this board is closed"
+    assert sum(map(done.stderr.count, ends)) == 2, "BoardClosed: where it came to that too late"
     assert "Exception ignored" not in done.stderr
     assert "never" not in done.stderr
     assert [file.name for file in tmp_path.glob("app.db*")] == ["app.db"]
     with blocking(str(tmp_path / "app.db")) as board:
         assert [item.running for item in board.items()] == [False] * 3
+
+
+def test_a_loop_that_runs_on_after_sigterm_is_ended_by_the_next_one(tmp_path: Path) -> None:
+    code = (
+        ENTERED
+        + """
+async def stays(board):
+    async with board.worker():
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+
+async def main():
+    async with blackboard.open("memory:", handlers=[feed], create=True) as board:
+        await asyncio.wait([asyncio.create_task(stays(board))])
+        await asyncio.sleep(0.2)
+        print("went on")
+
+for _ in range(2):
+    try:
+        runner.run(main())
+    except SystemExit as ended:
+        print(ended.code)
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=own_environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(30),
+    )
+    assert (done.stdout, done.stderr) == ("143\n143\n", "")
 
 
 FORKED_IN_A_WORKER = (
