@@ -19,6 +19,7 @@ import termios
 import tty
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from blackboard.cli.output import colour
@@ -121,6 +122,7 @@ class Terminal:
         self._keys = KeyReader()
         self._later: asyncio.TimerHandle | None = None
         self._writes = False
+        self._interrupt = signal.getsignal(signal.SIGINT)
         self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
@@ -179,6 +181,14 @@ class Terminal:
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
         for number in self._ending:  # not by the loop, which a halted terminal holds up
             signal.signal(number, self._asked_to_end)
+        if callable(self._interrupt):
+            signal.signal(signal.SIGINT, self._interrupted)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        """Handles Ctrl-C as asyncio does, unless a halted terminal holds up its loop."""
+        assert callable(self._interrupt)
+        handler = self._asked_to_end if self._writes else self._interrupt
+        handler(number, frame)
 
     def _asked_to_end(self, number: int, _frame: object) -> None:
         """Raises OSError where the terminal, as one that Ctrl-S halts, takes no more output."""
@@ -197,6 +207,8 @@ class Terminal:
             loop.remove_signal_handler(number)
         for number in self._ending:
             signal.signal(number, signal.SIG_DFL)
+        if callable(self._interrupt):
+            signal.signal(signal.SIGINT, self._interrupt)
 
     def _readable(self) -> None:
         assert self._input is not None
@@ -251,14 +263,18 @@ class Terminal:
         self.forget()
 
     def _leave(self) -> None:
-        when = termios.TCSANOW
-        with suppress(OSError):  # the terminal is gone
-            if select.select([], [sys.stdout], [], TAKES_WITHIN)[1]:
-                os.write(sys.stdout.fileno(), _LEAVE.encode())
-                when = termios.TCSADRAIN
+        left = _LEAVE.encode()
+        with suppress(OSError):  # the terminal is gone, or takes no more
+            output = sys.stdout.fileno()
+            os.set_blocking(output, False)
+            try:
+                while left and select.select([], [output], [], TAKES_WITHIN)[1]:
+                    left = left[os.write(output, left) :]
+            finally:
+                os.set_blocking(output, True)
         if self._input is not None and self._before is not None:
             with suppress(termios.error):
-                termios.tcsetattr(self._input, when, self._before)
+                termios.tcsetattr(self._input, termios.TCSANOW, self._before)  # waits for no output
 
     def _read_singly(self) -> None:
         """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z

@@ -1,13 +1,21 @@
 """`--watch` on a real terminal: keys, what they do to the board, and the terminal as it was."""
 
+import os
+import pty
+import select
 import signal
+import sys
 import termios
+import threading
+from pathlib import Path
 
 import pytest
 
 from blackboard.cli import output
+from blackboard.cli import terminal as cli_terminal
 from tests.cli.command_line import CommandLine, blackboard
 from tests.support.patience import patience
+from tests.support.processes import eventually
 from tests.support.terminals import Terminal, terminal
 
 __all__ = ["blackboard"]
@@ -194,16 +202,59 @@ def test_a_signal_ends_it_with_the_terminal_as_it_was(
 
 
 @above_the_store
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("seconds", ["0.1", "60"])
-def test_a_signal_ends_it_where_the_terminal_was_halted(towns: CommandLine, seconds: str) -> None:
+def test_a_signal_ends_it_where_the_terminal_was_halted(
+    towns: CommandLine, seconds: str, number: signal.Signals
+) -> None:
     """As by Ctrl-S, or by a connection that is stuck: also where it waits to draw the next line."""
     with terminal("show", "--watch", seconds, folder=towns.folder) as screen:
         screen.wait_to_see("> davis")
         screen.press("\x13")
         towns("add", "montclair", "--type", "calendars")
-        screen.process.send_signal(signal.SIGTERM)
-        assert screen.process.wait(patience(30)) == -signal.SIGTERM
+        if sys.platform == "linux" and seconds == "0.1":
+            eventually(lambda: stands_still(screen.process.pid), "it waits to draw the line")
+        screen.process.send_signal(number)
+        ended = screen.process.wait(patience(30))
+        assert ended == -number or (number, seconds, ended) == (signal.SIGINT, "60", 0)
         assert screen.modes()[LOCAL] & termios.ECHO
+
+
+def stands_still(pid: int) -> bool:
+    """Whether a process that does something ten times a second has not been awake for a while."""
+
+    def awake() -> list[str]:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return [line for line in lines if line.startswith("voluntary_ctxt_switches")]
+
+    before = awake()
+    threading.Event().wait(patience(1))
+    return awake() == before
+
+
+def test_a_terminal_that_takes_less_than_it_seems_to_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one of macOS does, which is halted, or one that is nearly full."""
+    master, slave = pty.openpty()
+    late = list[bool]()
+
+    def goes_on() -> None:
+        late.append(True)
+        termios.tcflow(slave, termios.TCOON)
+
+    with open(slave, "w", encoding="utf-8") as stream:  # noqa: PTH123 - a descriptor
+        screen = cli_terminal.Terminal()
+        monkeypatch.setattr(sys, "stdout", stream)
+        monkeypatch.setattr(select, "select", lambda *_: ([], [slave], []))
+        termios.tcflow(slave, termios.TCOOFF)
+        timer = threading.Timer(patience(5), goes_on)
+        timer.start()
+        screen._leave()
+        timer.cancel()
+        assert not late
+        assert os.get_blocking(slave)
+    os.close(master)
 
 
 @above_the_store
