@@ -14,6 +14,7 @@ from blackboard.protocol import (
     claims,
     edits,
     releases,
+    renewals,
 )
 from blackboard.rules import applied, due, next_run, transitions
 from blackboard.simulator import faults
@@ -230,7 +231,7 @@ MISTAKES = (
     Planted(
         name="renew by id",
         without="a renewal touches whatever lock the item has",
-        patches=((claims, "Merge", broken.blind_merge),),
+        patches=((renewals, "Merge", broken.blind_merge),),
         shows="RENEWED",
         walks=False,
     ),
