@@ -187,7 +187,8 @@ class Terminal:
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         """Handles Ctrl-C as asyncio does, unless a halted terminal holds up its loop."""
         assert callable(self._interrupt)
-        handler = self._asked_to_end if self._writes else self._interrupt
+        is_halted = self._writes and not select.select([], [sys.stdout], [], TAKES_WITHIN)[1]
+        handler = self._asked_to_end if is_halted else self._interrupt
         handler(number, frame)
 
     def _asked_to_end(self, number: int, _frame: object) -> None:
