@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 from blackboard.assembly import WorkerSetup, assemble
 from blackboard.board_worker import WorkerSettings
@@ -22,6 +23,7 @@ from blackboard.runners.runner import Execution, HandlerCall, Reporter
 from blackboard.settings import Settings
 from blackboard.table import Busy, Etag, Op, Row, Table, Unavailable, Unknown
 from blackboard.tables.base import ForwardingTable
+from blackboard.worker import release_queue
 from blackboard.worker.worker import Mode
 from tests.support.boards import Scene, Test, disagreements, on_each_store
 from tests.support.clocks import START, ManualClock, TurnedWake
@@ -106,6 +108,15 @@ class NetworkTable(ForwardingTable):
         self.inside = Inside()
         self.alive = True
         """Whether the process that uses it is alive."""
+
+    async def kill(self, worker: asyncio.Task[None]) -> None:
+        """Ends the worker that uses it as SIGKILL does: it sends no more requests, and puts nothing
+        back.
+        """
+        self.alive = False
+        with patch.object(release_queue, "LAST_RELEASE", 0.0):
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
 
     async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
         await self._there()
@@ -192,10 +203,7 @@ class Hired:
         return [event for event in self.told if isinstance(event, kind)]
 
     async def dies(self) -> None:
-        """Ends it as SIGKILL does: it sends no more requests."""
-        self.table.alive = False
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await self.table.kill(self.task)
 
 
 @dataclass(kw_only=True)

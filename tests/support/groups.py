@@ -108,10 +108,7 @@ class Hand:
         self.worker.stop()
 
     async def dies(self) -> None:
-        """Ends it as SIGKILL does."""
-        self.table.alive = False
-        self.task.cancel()
-        await asyncio.gather(self.task, return_exceptions=True)
+        await self.table.kill(self.task)
 
 
 @dataclass
