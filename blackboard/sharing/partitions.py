@@ -170,6 +170,7 @@ class GroupWorker:
 
     async def work(self) -> None:
         """Serves the group until `stop` is called."""
+        self.releases.worker = asyncio.current_task()
         self._begun = self._pace.last = self.board.clock.monotonic()
         try:
             async with asyncio.TaskGroup() as self._group:

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from blackboard.emitter import EventEmitter
 from blackboard.events import RunEnded
@@ -78,6 +79,9 @@ class ReleaseQueue:
     slots_freed: Callable[[], None]
     """Called when runs whose release takes long give up their slots; never on a board of one shard.
     """
+    worker: asyncio.Task[Any] | None = None
+    """The task of the worker. While that is being cancelled, and with it all tasks of the loop, a
+    run that does not end well counts as cut short."""
     runs: int = 0
     """How many were released so far."""
     _shards: list[_Shard] = field(init=False)
@@ -88,6 +92,8 @@ class ReleaseQueue:
 
     def add(self, held: Holding, ended: Ended) -> None:
         """Queues a run that has ended, or was not begun. Until it is written, its lock is kept."""
+        if ended.outcome is not Outcome.OK and self.worker is not None and self.worker.cancelling():
+            ended = replace(ended, outcome=_CUT.outcome, error=_CUT.error)
         shard = self._shards[held.shard]
         held.end()
         shard.ended.append((held, ended))
@@ -122,22 +128,21 @@ class ReleaseQueue:
             task.cancel()
 
     async def put_back(self) -> None:
-        """Releases all that is still held, if the store answers soon: a run that has ended well as
-        that, any other is due again at once. For a worker that was cancelled with all its tasks.
+        """Releases all that is still held, if the store answers soon: a run that has not ended is
+        due again at once. For a worker that was cancelled with all its tasks.
         """
-        ended = {held: how for shard in self._shards for held, how in shard.ended}
-        for shard in self._shards:
-            shard.ended.clear()
+        ended = {held for shard in self._shards for held, _ in shard.ended}
         for held in self.holdings:
-            how = ended.get(held, _CUT)
-            if how.outcome is not Outcome.OK:
-                how = replace(how, outcome=_CUT.outcome, error=_CUT.error)
-            self._shards[held.shard].ended.append((held, how))
+            if held not in ended:
+                self._shards[held.shard].ended.append((held, _CUT))
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_RELEASE):
-                for number, shard in enumerate(self._shards):
-                    while shard.ended:
-                        await self._write(shard, await self._batch(number, hurry=True))
+                await asyncio.gather(*map(self._write_all, range(len(self._shards))))
+
+    async def _write_all(self, number: int) -> None:
+        shard = self._shards[number]
+        while shard.ended:
+            await self._write(shard, await self._batch(number, hurry=True))
 
     async def _write(self, shard: _Shard, batch: Sequence[tuple[Holding, Ended]]) -> None:
         begun, landed = self.board.clock.monotonic(), partial(self._landed, shard)
@@ -191,7 +196,11 @@ class ReleaseQueue:
             await shard.some.wait()
         batch = [shard.ended.popleft()]
         if not hurry and 1 + len(shard.ended) < min(most, self._held(number)):
-            await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
+            try:
+                await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
+            except asyncio.CancelledError:
+                shard.ended.extendleft(batch)
+                raise
         while shard.ended and len(batch) < most:
             batch.append(shard.ended.popleft())
         return batch

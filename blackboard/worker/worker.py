@@ -109,6 +109,7 @@ class Worker:
         self._began = self.board.clock.monotonic()
         self.walk.takes_turns = mode is not Mode.ONCE
         self.runs.waits = True
+        self.releases.worker = asyncio.current_task()
         self._mode = mode
         self.wake.start()
         try:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 
 from blackboard.events import LockLost, RunEnded
+from blackboard.model import Outcome
 from blackboard.protocol import keys
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import FinishedRun, Landed, Released, Renewals, release
@@ -291,6 +293,72 @@ def test_a_run_that_has_ended_waits_for_others_where_writing_is_dear(
             fargo.end()
 
     story(open_table=open_table)
+
+
+def test_a_worker_that_is_cancelled_releases_what_has_ended_as_it_ended(open_table: object) -> None:
+    """Where its queue waits for others to be written with it, too, and while others still run."""
+
+    @with_workers
+    async def story(place: Workplace) -> None:
+        for item_id in ("davis", "elko", "fargo", "keene"):
+            await place.add(item_id, every="1h")
+        worker = await place.worker(slots=4)
+        davis, elko, fargo, keene = [
+            await worker.run(name) for name in ("davis", "elko", "fargo", "keene")
+        ]
+        sent = place.board.table.commit
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if isinstance(ops[0], Delete) and ops[0].key.startswith("lock:"):
+                place.later(seconds=0.05)
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        davis.end()
+        await worker.tells(RunEnded)
+        elko.end()
+        await place.sleeps(0.05)
+        fargo.end(Outcome.FAILED, error="no such feed")
+        await until(lambda: worker.worker.releases.waiting, "the other waits, too")
+        worker.task.cancel()
+        keene.end(Outcome.FAILED, error="CancelledError")
+        await asyncio.gather(worker.task, return_exceptions=True)
+        place.workers.clear()
+        assert await place.ended("elko") == [(1, "ok")]
+        assert await place.ended("fargo") == [(1, "failed")]
+        assert await place.ended("keene") == [(1, "cancelled")]
+        assert (await place.item("keene")).attempt == 1
+
+    story(open_table=open_table)
+
+
+def test_a_shard_that_does_not_answer_keeps_no_other_from_being_released_at_the_end(
+    open_table: object,
+) -> None:
+    @with_workers
+    async def story(place: Workplace, shards: int) -> None:
+        assert shards == place.board.shards
+        sick, well = ids_of_shard(place.board, 0)[0], ids_of_shard(place.board, 1)[0]
+        for item_id in (sick, well):
+            await place.add(item_id, every="1h")
+        worker = await place.worker(slots=2)
+        for item_id in (sick, well):
+            await worker.run(item_id)
+        sent = place.board.table.commit
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if partition == place.board.shard(0):
+                await asyncio.Event().wait()
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        worker.task.cancel()
+        with patch.object(releases, "LAST_RELEASE", 0.2):
+            await asyncio.gather(worker.task, return_exceptions=True)
+        place.workers.clear()
+        assert await place.ended(well) == [(1, "cancelled")]
+
+    story(open_table=open_table, shards=2)
 
 
 @with_workers
