@@ -8,7 +8,9 @@ process that has this package can import it.
 
 The files of the jobs are read once, by `claim`. This process imports what was read, and
 so do its child processes, which get it from here: an edit changes nothing until the worker starts
-again, and a file that is half saved is never run. `changed` names the files that differ.
+again, and a file that is half saved is never run. `changed` names the files that differ. Of a
+module that is a single file, `changed` looks at this file, too; but Python imports it, and what
+lies beside it, from the files as they then are.
 """
 
 import ast
@@ -21,7 +23,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import decode_source, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
@@ -30,12 +32,10 @@ import msgspec
 
 from blackboard.errors import BadInput
 from blackboard.inputs import check_utf8
-from blackboard.runners.interpreter import search_path
 
 __path__: list[str] = []  # makes this module a package; the finder below finds what is in it
 
 _PREFIX = f"{__name__}."
-_LIBRARY = Path(os.__file__).resolve().parent
 _NO_CODE = {"__pycache__", "node_modules"}
 MOST_FILES = 5_000
 
@@ -44,13 +44,9 @@ class Code(msgspec.Struct, frozen=True):
     """The code of a process's jobs, for its child processes."""
 
     packages: dict[str, str]
-    """The folder of each package, by its name."""
+    """The folder of each package, by the name of the package."""
     files: dict[str, bytes]
     """The content of each file that was read, by absolute path."""
-    search: dict[str, str]
-    """The folders that were read whose modules are imported by their bare names, by their entries
-    of `sys.path`.
-    """
 
 
 @dataclass(slots=True)
@@ -59,7 +55,6 @@ class _Files:
 
     packages: dict[str, str] = field(default_factory=dict)
     files: dict[str, bytes] = field(default_factory=dict)
-    search: dict[str, str] = field(default_factory=dict)
     stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Time of change and size of each file, when its content was last the same as the one read."""
     folders: dict[str, bool] = field(default_factory=dict)
@@ -67,7 +62,9 @@ class _Files:
     above: set[str] = field(default_factory=set)
     """All folders above the files. They may be away by now, as where a release is replaced."""
     named: set[str] = field(default_factory=set)
-    """The files that are jobs by themselves, among those that were read."""
+    """The files that are jobs by themselves."""
+    noted: dict[str, bytes] = field(default_factory=dict)
+    """The content of those that are modules which Python finds by itself. No import takes it."""
 
 
 _own = _Files()
@@ -100,33 +97,21 @@ def claim_file(file: Path, field: str) -> None:
 
 
 def claim_module(spec: ModuleSpec, field: str) -> None:
-    """Reads the files of a package that Python finds by itself, or the file of a module with those
-    beside it, unless it is installed. A package in one place is imported from there also when that
-    is away.
+    """Reads the files of a package that Python finds by itself, unless it is an installed one; if
+    it is in one place, it is imported also when that is away. Of another module notes its file.
     """
-    if spec.submodule_search_locations is None:
-        _claim_lone(spec, field)
-        return
-    found = [Path(place).resolve() for place in spec.submodule_search_locations]
-    for path in found:
-        if path.is_dir() and not _is_installed(path):
-            _read(path, field, whole=True)
-            if len(found) == 1 and (spec.origin is None or spec.origin.endswith(".py")):
-                _own.packages.setdefault(spec.name, str(path))
-
-
-def _claim_lone(spec: ModuleSpec, field: str) -> None:
-    file = Path(os.path.abspath(spec.origin or ""))  # noqa: PTH100 - links stay
-    folder = file.parent.resolve()
-    entries = [entry for entry in search_path() if os.path.abspath(entry) == str(file.parent)]  # noqa: PTH100
-    if file.suffix == ".py" and file.is_file() and entries and not _is_installed(folder):
-        _own.named.add(str(folder / file.name))
-        _read(folder, field, whole=False, module=spec.name)
-        _own.search |= dict.fromkeys(entries, str(folder))
-
-
-def _is_installed(path: Path) -> bool:
-    return bool({"site-packages", "dist-packages"} & set(path.parts)) or path == _LIBRARY
+    path = str(Path(spec.origin or "").absolute())  # links stay: imports follow them
+    found = [Path(place).resolve() for place in spec.submodule_search_locations or ()]
+    for folder in found:
+        if folder.is_dir() and not {"site-packages", "dist-packages"} & set(folder.parts):
+            _read(folder, field, whole=True)
+            if len(found) == 1 and (spec.origin is None or path.endswith(".py")):
+                _own.packages.setdefault(spec.name, str(folder))
+    if not found and path.endswith(".py"):
+        with suppress(OSError):  # its import tells
+            if path not in _own.files and not (path in _own.noted and spec.name in sys.modules):
+                _own.stamps[path], _own.noted[path] = _stamp(path), Path(path).read_bytes()
+            _own.named.add(path)
 
 
 def name_of(folder: str) -> str:
@@ -137,14 +122,13 @@ def name_of(folder: str) -> str:
 
 
 def code() -> Code:
-    return Code(packages=_own.packages, files=_own.files, search=_own.search)
+    return Code(packages=_own.packages, files=_own.files)
 
 
 def install(code: Code) -> None:
     """In a child process: makes imports load what the parent process has read."""
     _own.packages = code.packages
     _own.files = code.files
-    _own.search = code.search
     _own.above = _above(code.files)
 
 
@@ -199,12 +183,9 @@ def mistake_in(files: Iterable[str]) -> str:
 # ---- reading
 
 
-def _read(folder: Path, field: str, *, whole: bool, module: str = "") -> None:
-    """Reads the files of a folder. What was imported, by `module` or its package, stays as it was
-    read.
-    """
+def _read(folder: Path, field: str, *, whole: bool) -> None:
     path = str(folder)
-    is_imported = (module or name_of(path)) in sys.modules
+    is_imported = name_of(path) in sys.modules  # what was imported stays as it was read
     _own.folders[path] = whole or _own.folders.get(path, False)
     try:
         for number, file in enumerate(_files_in(path, whole=whole)):
@@ -265,7 +246,7 @@ def _differs(file: str) -> bool:
         stamp = _stamp(file)
         if stamp == _own.stamps[file]:
             return False
-        if Path(file).read_bytes() != _own.files[file]:
+        if Path(file).read_bytes() != _own.files.get(file, _own.noted.get(file)):
             return True
     except OSError:
         return True
@@ -306,7 +287,7 @@ class _Finder:
         if private != fullname and "." not in private:
             return _package(fullname, private.replace("%2E", ".").replace("%25", "%"))
         last = fullname.rpartition(".")[2]
-        for folder in _searched(fullname) if path is None else path:
+        for folder in path or ():
             base = f"{folder}/{last}"
             if f"{base}/__init__.py" in _own.files:
                 return _package(fullname, base)
@@ -315,23 +296,6 @@ class _Finder:
             if base in _own.above and not Path(base).is_dir():
                 return _package(fullname, base)
         return None
-
-
-def _searched(name: str) -> Sequence[str]:
-    """The folder of `sys.path` that was read, if Python finds a module of this bare name there."""
-    having = {
-        entry
-        for entry, folder in _own.search.items()
-        if f"{folder}/{name}.py" in _own.files or f"{folder}/{name}/__init__.py" in _own.files
-    }
-    if having and name not in sys.stdlib_module_names:
-        for entry in search_path():
-            if entry in having:
-                return [_own.search[entry]]
-            found = PathFinder.find_spec(name, [entry])
-            if found is not None and found.origin is not None:  # None: a folder that is no package
-                break
-    return ()
 
 
 def _package(fullname: str, folder: str) -> ModuleSpec | None:

@@ -1,7 +1,6 @@
 """Jobs import each other by their names, and a worker runs the code that it has read."""
 
 import asyncio
-import importlib
 import json
 import shutil
 import signal
@@ -236,57 +235,102 @@ def test_a_worker_goes_on_while_the_folder_of_its_jobs_is_away(place: Site) -> N
         assert result(place, kind) == ["one", "helped", 2]
 
 
-def test_a_worker_runs_the_code_that_it_has_read_of_jobs_that_are_named_as_modules(
+def test_a_worker_runs_the_code_that_it_has_read_of_a_package_that_python_finds(
     place: Site,
 ) -> None:
-    """As those of a folder: also where it is away, and where a file is half saved. A file has what
-    lies beside it.
-    """
-    kinds = ("plain", "lone")
-    lone = """
-import lonehelp, lonepackage.inner
-from blackboard import handler
-
-@handler("lone")
-def lone(item, ctx):
-    return [lonehelp.NUMBER, lonepackage.inner.NUMBER]
-"""
-    files = ["lonejobs.py", "lonehelp.py", "lonepackage/__init__.py", "lonepackage/inner.py"]
-    (place.folder / "lonepackage").mkdir()
-    for file, text in zip(files, (lone, "NUMBER = 1\n", "", "NUMBER = 2\n"), strict=True):
-        (place.folder / file).write_text(text)
-    (place.folder / "blackboard.toml").write_text(
-        '[board]\njobs = ["cityjobs.feeds", "lonejobs"]\n'
-    )
-    for kind in kinds:
-        place.add(kind, type_=kind)
+    """As that of a folder: also where it is away, and where a file is half saved."""
+    (place.folder / "blackboard.toml").write_text('[board]\njobs = ["cityjobs.feeds"]\n')
+    place.add("plain", type_="plain")
     started = place.works(worker(place))
-    eventually(lambda: place.is_ok(*kinds), "both have run")
-    for file in (*files, "cityjobs/feeds.py"):
-        (place.folder / file).write_text("half a file (")
-    eventually(lambda: "lonehelp.py" in started.text, "the change is reported")
+    eventually(lambda: place.is_ok("plain"), "it has run")
+    (place.folder / "cityjobs" / "feeds.py").write_text("half a file (")
+    eventually(lambda: "feeds.py" in started.text, "the change is reported")
     for away in (False, True):
         if away:
-            for file in ("lonejobs.py", "lonehelp.py"):
-                (place.folder / file).unlink()
-            for folder in ("lonepackage", "cityjobs"):
-                shutil.rmtree(place.folder / folder)
+            shutil.rmtree(place.folder / "cityjobs")
         for child in place.below(started):
             child.kill()
-        assert [result(place, kind) for kind in kinds] == [["one", "helped", 2], [1, 2]]
+        assert result(place, "plain") == ["one", "helped", 2]
 
 
-def test_what_lies_beside_a_module_hides_none_that_is_found_before_it(
+SINGLE = """
+import beside
+from blackboard import handler
+
+
+@handler("plain")
+def plain(item, ctx):
+    return [1, beside.NUMBER]
+
+
+@handler("coroutine")
+async def coroutine(item, ctx):
+    return [1, beside.NUMBER]
+"""
+
+
+def single(place: Site, *args: str) -> Started:
+    """A worker whose jobs are a module that is a single file, and what lies beside that."""
+    for file, text in (("single.py", SINGLE), ("beside.py", "NUMBER = 1\n")):
+        (place.folder / file).write_text(text)
+    (place.folder / "blackboard.toml").write_text('[board]\njobs = ["single"]\n')
+    for kind in ("plain", "coroutine"):
+        place.add(kind, type_=kind)
+    started = place.works(worker(place, *args))
+    eventually(lambda: place.is_ok("plain", "coroutine"), "both have run")
+    return started
+
+
+def test_of_a_module_that_is_a_single_file_a_new_child_imports_the_files_as_they_are(
+    place: Site,
+) -> None:
+    """And an edit of this file is reported, but none of what lies beside it."""
+    started = single(place)
+    (place.folder / "beside.py").write_text("NUMBER = 20\n")
+    (place.folder / "single.py").write_text(SINGLE.replace("[1,", "[10,"))
+    eventually(lambda: "jobs changed" in started.text, "the change is reported")
+    for child in place.below(started):
+        child.kill()
+    assert result(place, "plain") == [10, 20]
+    assert result(place, "coroutine") == [1, 1], "its worker has imported it before"
+    (line,) = [line for line in started.text.splitlines() if "jobs changed" in line]
+    assert "single.py" in line
+    assert "beside.py" not in line
+
+
+def test_with_reload_a_worker_starts_again_after_an_edit_of_a_module_that_is_a_single_file(
+    place: Site,
+) -> None:
+    started = single(place, "--reload")
+    file = place.folder / "single.py"
+    file.unlink()
+    eventually(lambda: "single.py: No such file or directory" in started.text, "it is missed")
+    file.write_text("half a file (")
+    eventually(lambda: "was never closed" in started.text, "the mistake is told")
+    assert result(place, "coroutine") == [1, 1]
+    file.write_text(SINGLE.replace("[1,", "[10,"))
+    eventually(lambda: started.text.count("worker started") == 2, "it works again")
+    assert [result(place, kind) for kind in ("plain", "coroutine")] == [[10, 1]] * 2
+
+
+def test_of_a_module_that_is_a_single_file_nothing_beside_it_is_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lone = "from blackboard import handler\n\n@handler\ndef feed(item, ctx): ...\n"
-    for folder in ("first", "last"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "twofold.py").write_text(f"PLACE = {folder!r}\n")
-    (tmp_path / "last" / "beside_twofold.py").write_text(lone)
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), *sys.path])
-    assert [*load(["beside_twofold"], tmp_path / "last")] == ["feed"]
-    assert importlib.import_module("twofold").PLACE == "first"
+    """There may be more than can be read, and names that are no text."""
+    monkeypatch.setattr(code, "MOST_FILES", 1)
+    for file in ("one_of_many.py", "another.py", "third.py", "no text \udcff.py"):
+        (tmp_path / file).write_text(GOOD)
+    assert [*load(["one_of_many"], tmp_path)] == ["feed-{}"]
+    (tmp_path / "another.py").write_text("")
+    assert not [file for file in code.changed() if str(tmp_path) in file]
+    assert not [file for file in code.code().files if str(tmp_path) in file]
+    (tmp_path / "one_of_many.py").touch()
+    assert not [file for file in code.changed() if str(tmp_path) in file]
+    (tmp_path / "one_of_many.py").write_text("")
+    assert [*load(["one_of_many"], tmp_path)] == ["feed-{}"], "it was imported before"
+    assert [file for file in code.changed() if str(tmp_path) in file] == [
+        str(tmp_path / "one_of_many.py")
+    ]
 
 
 def test_changes_are_found_while_threads_of_handlers_stand() -> None:
