@@ -207,14 +207,16 @@ class TokenTransport(_Connections):
             self._failure = NoToken(f"{host} answered {response.status_code}", may_pass=True)
         return response
 
-    def _unanswered(self, host: str, cause: BaseException | None) -> NoToken:
-        """A host that was never reached at OF_MACHINES is no machine of Azure."""
+    def _unanswered(self, host: str, cause: BaseException | None) -> NoToken | None:
+        """None where OF_MACHINES is not reached and has never answered: then this host is no
+        machine of Azure, as far as is known.
+        """
         match cause:
             case ClientConnectorCertificateError():
                 return NoToken(f"{host} is not trusted")
             case ClientConnectorError() | ConnectionTimeoutError() if host == OF_MACHINES:
-                may_pass = self._has_answered
-                return NoToken(f"no answer from {host}" if may_pass else "", may_pass=may_pass)
+                if not self._has_answered:
+                    return None
         return NoToken(f"no answer from {host}", may_pass=True)
 
 

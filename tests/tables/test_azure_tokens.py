@@ -5,6 +5,7 @@ import logging
 import os
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from azure.core.credentials import AccessToken
@@ -42,15 +43,15 @@ def known_to(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, text)
 
 
-def who_asks() -> Credential:
-    return credential_for(azure_address(ANN), os.getenv, interactive=False)
+def who_asks(*, interactive: bool = False) -> Credential:
+    return credential_for(azure_address(ANN), os.getenv, interactive=interactive)
 
 
-def tokens_given(*, times: int = 1) -> list[str]:
-    """What the managed identity gives."""
+def tokens_given(*, times: int = 1, interactive: bool = False) -> list[str]:
+    """What the managed identity gives, or at a terminal the login of `az`."""
 
     async def story() -> list[str]:
-        found = who_asks()
+        found = who_asks(interactive=interactive)
         assert isinstance(found.azure, Tokens)
         try:
             given = [await found.azure.get_token(f"{AUDIENCE}/.default") for _ in range(times)]
@@ -171,6 +172,23 @@ def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
         await found.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.usefixtures("_no_pauses")
+def test_what_az_says_is_told_where_this_is_no_machine_of_azure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with giving("canary") as closed:
+        of_a_machine(closed, monkeypatch)
+    az = tmp_path / "az"
+    az.write_text(
+        "#!/bin/sh\necho 'ERROR: AADSTS700082: The token of canary has expired' >&2\nexit 1\n"
+    )
+    az.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(NoToken) as caught:
+        tokens_given(interactive=True)
+    assert (caught.value.why, caught.value.may_pass) == ("AADSTS700082", False)
 
 
 def test_no_giver_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
