@@ -76,7 +76,11 @@ PASSING = {408, 410, 429}
 """Answers of a service that gives tokens that may pass, besides its own errors. It gives 410 while
 it is updated."""
 OF_MACHINES = "169.254.169.254"
-"""Where a machine of Azure asks for the tokens of its identity. Others have no such address."""
+"""Where a machine of Azure asks for the tokens of its identity. Other clouds have a service of
+their own there, which gives none.
+"""
+_SERVICE_OF_MACHINES = "IMDS/"
+"""How the `Server` header of each answer from there begins, in Azure."""
 _ASKED = socket.AI_ADDRCONFIG & getattr(socket, "AI_MASK", socket.AI_ADDRCONFIG)
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
@@ -182,11 +186,13 @@ class TokenTransport(_Connections):
     """The connections to the services that give tokens, by the proxies of the environment."""
 
     _failure: NoToken | None = None
-    _has_answered = False
+    _is_of_azure = False
+    """Whether something has answered as it does in Azure."""
 
     def take_failure(self) -> NoToken | None:
         """How the last request failed, once: azure-identity often says no more than that there is
-        no token. None where it was answered for good, be that with a refusal.
+        no token. None where it was answered for good, be that with a refusal, and where it is not
+        known whether there is a service that gives them.
         """
         failure, self._failure = self._failure, None
         return failure
@@ -202,20 +208,22 @@ class TokenTransport(_Connections):
         except AzureError as error:
             self._failure = self._unanswered(host, error.__cause__)
             raise
-        self._has_answered = True
+        server = response.headers.get("Server", "")
+        if response.status_code == 200 or server.startswith(_SERVICE_OF_MACHINES):
+            self._is_of_azure = True
         if response.status_code in PASSING or 500 <= response.status_code < 600:
             self._failure = NoToken(f"{host} answered {response.status_code}", may_pass=True)
         return response
 
     def _unanswered(self, host: str, cause: BaseException | None) -> NoToken | None:
-        """None where OF_MACHINES is not reached and has never answered: then this host is no
-        machine of Azure, as far as is known.
+        """None where OF_MACHINES is not reached, and has not answered as in Azure before: this host
+        may be no machine of Azure.
         """
         match cause:
             case ClientConnectorCertificateError():
                 return NoToken(f"{host} is not trusted")
             case ClientConnectorError() | ConnectionTimeoutError() if host == OF_MACHINES:
-                if not self._has_answered:
+                if not self._is_of_azure:
                     return None
         return NoToken(f"no answer from {host}", may_pass=True)
 

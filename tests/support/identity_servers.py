@@ -51,6 +51,8 @@ class Giver:
 
     token: str
     status: int = 200
+    server: str = "a server"
+    """What its answers name as the server."""
     asked: list[dict[str, str]] = field(default_factory=list)
     """The queries that arrived, with the secret header, and the authorization, of each."""
     port: int = 0
@@ -71,9 +73,9 @@ class Giver:
 
 
 @contextmanager
-def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
+def giving(token: str, *, status: int = 200, server: str = "a server") -> Iterator[Giver]:
     """A server that gives out tokens, on a port of its own, for the length of a `with`."""
-    giver = Giver(token, status)
+    giver = Giver(token, status, server)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -92,6 +94,9 @@ def giving(token: str, *, status: int = 200) -> Iterator[Giver]:
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def version_string(self) -> str:
+            return giver.server
 
         def log_message(self, *_: object) -> None:
             """Logs nothing."""

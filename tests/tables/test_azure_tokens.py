@@ -146,7 +146,12 @@ def test_a_giver_in_trouble_is_away_and_says_nothing_of_the_identity(
 @pytest.mark.usefixtures("_no_pauses")
 @pytest.mark.parametrize(
     ("known", "before", "may_pass"),
-    [(known_to, [], True), (of_a_machine, [], False), (of_a_machine, ["it answered"], True)],
+    [
+        (known_to, [], True),
+        (of_a_machine, [], False),
+        (of_a_machine, ["IMDS/150.870.65.1854"], True),
+        (of_a_machine, ["the metadata of another cloud"], False),
+    ],
 )
 def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
     monkeypatch: pytest.MonkeyPatch,
@@ -158,7 +163,7 @@ def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
     monkeypatch.setattr(azure_credentials, "ASK_AGAIN", -1.0)
 
     async def story() -> None:
-        with giving("canary", status=400) as giver:
+        with giving("canary", status=400, server="".join(before)) as giver:
             known(giver, monkeypatch)
             found = who_asks()
             assert isinstance(found.azure, Tokens)
