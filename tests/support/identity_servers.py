@@ -51,8 +51,8 @@ class Giver:
 
     token: str
     status: int = 200
-    server: str = "a server"
-    """What its answers name as the server."""
+    software: str = "a server"
+    """What it is, by the `Server` header of its answers."""
     asked: list[dict[str, str]] = field(default_factory=list)
     """The queries that arrived, with the secret header, and the authorization, of each."""
     port: int = 0
@@ -73,9 +73,9 @@ class Giver:
 
 
 @contextmanager
-def giving(token: str, *, status: int = 200, server: str = "a server") -> Iterator[Giver]:
+def giving(token: str, *, status: int = 200, software: str = "a server") -> Iterator[Giver]:
     """A server that gives out tokens, on a port of its own, for the length of a `with`."""
-    giver = Giver(token, status, server)
+    giver = Giver(token, status, software)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -96,7 +96,7 @@ def giving(token: str, *, status: int = 200, server: str = "a server") -> Iterat
             self.wfile.write(body)
 
         def version_string(self) -> str:
-            return giver.server
+            return giver.software
 
         def log_message(self, *_: object) -> None:
             """Logs nothing."""

@@ -163,7 +163,7 @@ def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
     monkeypatch.setattr(azure_credentials, "ASK_AGAIN", -1.0)
 
     async def story() -> None:
-        with giving("canary", status=400, server="".join(before)) as giver:
+        with giving("canary", status=400, software="".join(before)) as giver:
             known(giver, monkeypatch)
             found = who_asks()
             assert isinstance(found.azure, Tokens)
