@@ -55,6 +55,8 @@ _RESOLVERS = 64
 """Threads for name servers, apart from other work: a server that does not answer occupies one."""
 _IN_FULL = 4
 """Addresses of a host that have the whole time for a connection each; more share that of four."""
+_ADDRESSES = 32
+"""Addresses of a host that are tried, at most: whoever has a name can give it thousands."""
 _WORDS_WITHIN = 2.0
 """Seconds to read the words of an error page."""
 _HEADERS = {
@@ -132,6 +134,7 @@ class Requester:
         finally:
             seconds.connect += self._clock.monotonic() - begun
         problem: Exception | None = None
+        addresses = addresses[:_ADDRESSES]
         connect = self._limits.connect * min(1.0, _IN_FULL / len(addresses))
         for address in addresses:
             watch = _Watch(seconds, self._clock)
