@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientOSError, ClientRequest
+from aiohttp.client_proto import ResponseHandler
 from azure.core.exceptions import AzureError
 from azure.core.rest import HttpRequest
 
@@ -331,12 +332,21 @@ def test_a_reply_is_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch, said: st
     asyncio.run(story())
 
 
-def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
+def test_an_answer_that_is_sent_twice_is_none_to_the_next_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Or all further requests of that connection would be answered by the one before."""
     kept = {"Connection": "keep-alive", **SERVICE}
     part = b"--b\r\n\nHTTP/1.1 204 No Content\r\nETag: one\r\n"
     accepted, empty = reply(202, part, **kept), reply(200, b'{"value":[]}', **JSON, **kept)
     connections, repeated = set[asyncio.Task[Any]](), asyncio.Semaphore(0)
+    received, data_received = asyncio.Event(), ResponseHandler.data_received
+
+    def receive(protocol: ResponseHandler, data: bytes) -> None:
+        data_received(protocol, data)
+        received.set()
+
+    monkeypatch.setattr(ResponseHandler, "data_received", receive)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -348,17 +358,19 @@ def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
                 await reader.readexactly(int(length or 0))
                 if head.startswith(b"POST"):
                     writer.write(accepted)
-                    await asyncio.sleep(0.05)
+                    await repeated.acquire()
                     writer.write(accepted)
-                    repeated.release()
                 else:
                     writer.write(empty)
         writer.close()
 
-    async def has_read() -> None:
-        """Waits until the second answer is sent, and the event loop has read it."""
-        await repeated.acquire()
-        await asyncio.sleep(0.05)
+    async def repeat() -> None:
+        """Has the last answer sent again, after it was read. Returns when its connection has some
+        of that.
+        """
+        received.clear()
+        repeated.release()
+        await received.wait()
 
     async def story() -> None:
         async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
@@ -367,12 +379,13 @@ def test_an_answer_that_is_sent_twice_is_none_to_the_next_request() -> None:
             credential = credential_for(address, os.getenv, interactive=False)
             table = await AzureTable.open(address, SystemClock(), credential=credential)
             assert await table.commit("p", [Insert("a", {"n": 1})]) == ["one"]
-            await has_read()
+            await repeat()
             assert await rows_of(table, "p") == []  # asked again over another connection
             await table.commit("p", [Insert("b", {"n": 1})])
-            await has_read()
+            await repeat()
             with pytest.raises(Unknown):
                 await table.commit("p", [Insert("c", {"n": 1})])
+            repeated.release()
             await table.close()
             await asyncio.gather(*connections)
 
