@@ -23,6 +23,7 @@ from blackboard.runners.secrets import Mask
 from blackboard.spec import DEEPEST
 from blackboard.tables.base import MAX_VALUE
 from blackboard.worker import release_queue as releases
+from tests.support.patience import patience
 from tests.support.runs import PATIENCE, Told, call_of, on_the_loop, with_shared_processes
 from tests.support.workers import Workplace, with_workers
 
@@ -306,7 +307,8 @@ except Unfit as problem:
 @pytest.mark.parametrize("value", ["'x' * (60 << 20)", "['x'] * (20 << 20)"])
 def test_a_result_for_which_there_is_no_memory_ends_no_process(value: str) -> None:
     command = [sys.executable, "-c", FULL.format(value=value)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    within = patience(60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=within, check=False)
     kind = "str" if value.startswith("'") else "list"
     words = f"the handler returned {kind}, for which there is no memory as JSON\n"
     assert (done.returncode, done.stdout) == (0, words), done.stderr
