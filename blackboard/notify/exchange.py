@@ -24,7 +24,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPHandler, HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
 from blackboard import __version__
-from blackboard.clock import SystemClock
+from blackboard.clock import Clock, SystemClock
 from blackboard.http_messages import retry_after
 
 Connect = Callable[..., socket.socket]
@@ -53,10 +53,13 @@ class Exchange:
     now and then would keep a thread for ever.
     """
 
-    def __init__(self, address: str, body: bytes | None, *, seconds: float) -> None:
+    def __init__(
+        self, address: str, body: bytes | None, *, seconds: float, clock: Clock | None = None
+    ) -> None:
         self._address = address
         self._body = body
         self._seconds = seconds
+        self._clock = clock or SystemClock()
         self._sockets: list[socket.socket] = []
         self._ended = False
 
@@ -96,10 +99,10 @@ class Exchange:
         kept, which stays valid when TLS takes it over. Of a name with several addresses each has a
         share of the time that is left: one that drops all leaves time for the next.
         """
-        found, clock = socket.getaddrinfo(*place, type=socket.SOCK_STREAM), SystemClock()
-        until = clock.monotonic() + self._seconds
+        found = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
+        until = self._clock.monotonic() + self._seconds
         while True:
-            share = max((until - clock.monotonic()) / len(found), MOMENT)
+            share = max((until - self._clock.monotonic()) / len(found), MOMENT)
             try:
                 connected = _connected_to(found.pop(0), share)
             except OSError:

@@ -9,7 +9,6 @@ import ssl
 import stat
 import sys
 import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -27,10 +26,11 @@ from blackboard.notify.channels import (
     dead_man_of,
     routes_of,
 )
-from blackboard.notify.exchange import NotSent
+from blackboard.notify.exchange import Exchange, NotSent
 from blackboard.notify.settings import NotifyTable, check_address, place
+from tests.support.clocks import ManualClock
 from tests.support.patience import patience
-from tests.support.ports import dropping, free_port, need_ipv6
+from tests.support.ports import dropping, need_ipv6
 from tests.support.processes import eventually
 from tests.support.receivers import listening
 from tests.support.stores import Run
@@ -152,13 +152,19 @@ def test_an_address_that_drops_all_leaves_time_for_the_next(
 
 
 def test_addresses_that_refuse_at_once_leave_their_time_to_the_next(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     resolved(monkeypatch, *["127.0.0.1"] * 9, "127.0.0.2")
-    port, begun = free_port(), time.monotonic()
-    with dropping("127.0.0.2", port):
-        refused(run, address(f"http://hook.example:{port}/", seconds=1.0))
-    assert time.monotonic() - begun > 0.9
+    shares = list[float | None]()
+
+    def connect(made: socket.socket, _where: object) -> None:
+        shares.append(made.gettimeout())
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    with pytest.raises(NotSent):
+        Exchange("http://hook.example:80/", None, seconds=1.0, clock=ManualClock()).run()
+    assert (shares[0], shares[-1], len(shares)) == (0.1, 1.0, 10)
 
 
 def test_an_address_keeps_its_scope(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
