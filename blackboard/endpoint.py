@@ -1,7 +1,4 @@
-"""Where a process listens: a host and a port, as people write them; how many it may serve.
-
-And whether a name that is not resolved may be resolved later.
-"""
+"""Where a process listens: a host and a port, as people write them; how many it may serve."""
 
 import errno
 import os
@@ -11,6 +8,7 @@ from contextlib import ExitStack
 from typing import NamedTuple, Self
 
 from blackboard.errors import BadInput
+from blackboard.host_names import is_unresolved_for_now
 from blackboard.inputs import number_of
 
 DEFAULT_HOST = "127.0.0.1"
@@ -96,11 +94,6 @@ class Endpoint(NamedTuple):
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
-
-
-def is_unresolved_for_now(problem: object) -> bool:
-    """Whether an error is that of a name that cannot be resolved now, as without a name server."""
-    return isinstance(problem, socket.gaierror) and problem.errno == socket.EAI_AGAIN
 
 
 def within_descriptors(most: int, *, share: int) -> int:

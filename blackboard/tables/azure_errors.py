@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from azure.core.exceptions import AzureError, HttpResponseError
 
-from blackboard.endpoint import is_unresolved_for_now
+from blackboard.host_names import is_unresolved_for_now
 from blackboard.http_messages import retry_after
 from blackboard.table import (
     Busy,

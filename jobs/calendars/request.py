@@ -22,7 +22,7 @@ from typing import Any
 import httpx2
 
 from blackboard.clock import Clock
-from blackboard.endpoint import is_unresolved_for_now
+from blackboard.host_names import is_unresolved_for_now
 
 from .addresses import Address, Policy, why_refused
 from .responses import (

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 LAYERS = {
-    "records, errors, time": "model errors clock phrases cache tasks http_messages",
+    "records, errors, time": "model errors clock phrases cache tasks host_names http_messages",
     "schedules": "schedule schedule.*",
     "what a run is run with, and which items are meant": "spec patterns command_names crontab",
     "rules: they decide": "rules rules.*",
