@@ -248,9 +248,7 @@ class Requester:
         with suppress(TimeoutError, httpx2.HTTPError):  # the status says enough
             async with asyncio.timeout(min(_WORDS_WITHIN, self._limits.read)):
                 head = await read_head(response.aiter_raw(), headers.get("content-encoding", ""))
-        until = None
-        if status in _LATER:
-            until = next_request_at(headers.get("retry-after", ""), self._clock.now())
+        until = next_request_at(headers, self._clock.now()) if status in _LATER else None
         later = f", to be asked again from {until:%Y-%m-%dT%H:%M:%SZ} on" if until else ""
         why, words = _WHY.get(status, Why.TROUBLE), words_of(head, *way)
         return FetchFailed(f"HTTP {status}{later}", why=why, said=words, until=until)

@@ -14,10 +14,12 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from email.utils import format_datetime, parsedate_to_datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
+
+from blackboard.http_messages import retry_after
 
 from .addresses import without
 from .lines import OTHER_FEED, as_utf_8, why_no_calendar
@@ -194,11 +196,13 @@ def freshness(headers: Mapping[str, str]) -> float:
     return min(max(fresh, 0.0), _LONGEST_FRESH)
 
 
-def next_request_at(value: str, now: datetime) -> datetime | None:
-    """When a server wants to be asked again: seconds or a date, a day ahead at the most."""
-    seconds = _number(value)
-    when = now + timedelta(seconds=min(seconds, 1e6)) if seconds is not None else _date(value)
-    return None if when is None or when <= now else min(when, now + LONGEST_WAIT)
+def next_request_at(headers: Mapping[str, str], now: datetime) -> datetime | None:
+    """When a server wants to be asked again, a day ahead at the most. A time that it names is read
+    by its own clock, or by that of this host if it does not give the time.
+    """
+    date = headers.get("date") or format_datetime(now, usegmt=True)
+    seconds = min(retry_after(headers.get("retry-after", ""), date), LONGEST_WAIT.total_seconds())
+    return now + timedelta(seconds=seconds) if seconds else None
 
 
 def words_of(body: bytes, *addresses: str) -> str:

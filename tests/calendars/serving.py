@@ -82,7 +82,7 @@ def serving(answers: Mapping[str, Answer] | None = None) -> Iterator[Site]:
                 self.send_header("ETag", etag)
                 self.end_headers()
                 return
-            self.send_response(answer.status)
+            self.send_response_only(answer.status)  # without the date of this machine
             if answer.etag:
                 self.send_header("ETag", etag)
             for name, value in answer.headers.items():

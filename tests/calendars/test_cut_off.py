@@ -156,7 +156,8 @@ def test_a_feed_whose_server_wants_time_is_left_alone_for_so_long(
             return len(busy.asked)
 
         assert run() == 1
-        busy.answers["/a"] = Answer(status=status, headers={"Retry-After": later}, etag=False)
+        refusal = {"Retry-After": later, "Date": "Fri, 21 Aug 2026 12:00:00 GMT"}
+        busy.answers["/a"] = Answer(status=status, headers=refusal, etag=False)
         assert run() == 1
         told = report(tmp_path)["a"]
         assert told["error"] == f"HTTP {status}, to be asked again from 2026-08-21T13:00:00Z on"
@@ -268,11 +269,18 @@ def test_a_host_that_wants_a_moment_again_and_again_is_asked_no_more(tmp_path: P
         ("Fri, 21 Aug 2020 12:02:00 GMT", None),
         ("Fri, 99 Aug 2026 12:02:00 GMT", None),
         ("Fri, 31 Dec 9999 23:59:59 -0500", None),
+        ("9" * 5000, 86_400),
     ],
 )
 def test_when_to_come_again_is_read_and_bounded(value: str, seconds: int | None) -> None:
-    when = next_request_at(value, NOW)
+    when = next_request_at({"retry-after": value}, NOW)
     assert when == (None if seconds is None else NOW + timedelta(seconds=seconds))
+
+
+def test_when_to_come_again_is_read_by_the_clock_of_the_server() -> None:
+    """An hour ahead of that of this host."""
+    said = {"retry-after": "Fri, 21 Aug 2026 13:02:00 GMT", "date": "Fri, 21 Aug 2026 13:00:00 GMT"}
+    assert next_request_at(said, NOW) == NOW + timedelta(minutes=2)
 
 
 @pytest.mark.parametrize(
