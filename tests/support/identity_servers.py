@@ -44,7 +44,7 @@ def _part(value: dict[str, object]) -> str:
 
 
 @dataclass
-class Giver:
+class TokenService:
     """Gives `token` to managed identities, as App Service does, or answers with `status`; with 0 it
     closes the connection instead.
     """
@@ -73,40 +73,40 @@ class Giver:
 
 
 @contextmanager
-def giving(token: str, *, status: int = 200, software: str = "a server") -> Iterator[Giver]:
+def giving(token: str, *, status: int = 200, software: str = "a server") -> Iterator[TokenService]:
     """A server that gives out tokens, on a port of its own, for the length of a `with`."""
-    giver = Giver(token, status, software)
+    service = TokenService(token, status, software)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             query = {name: text[0] for name, text in parse_qs(urlsplit(self.path).query).items()}
-            giver.asked.append(
+            service.asked.append(
                 query
                 | {"header": self.headers["X-IDENTITY-HEADER"] or ""}
                 | {"authorization": self.headers["Authorization"] or ""}
             )
-            if not giver.status:
+            if not service.status:
                 self.close_connection = True
                 return
-            body = giver.answer()
-            self.send_response(giver.status)
+            body = service.answer()
+            self.send_response(service.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
 
         def version_string(self) -> str:
-            return giver.software
+            return service.software
 
         def log_message(self, *_: object) -> None:
             """Logs nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    giver.port = server.server_port
+    service.port = server.server_port
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield giver
+        yield service
     finally:
         server.shutdown()
         thread.join()

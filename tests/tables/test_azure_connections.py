@@ -95,8 +95,8 @@ def test_so_is_what_gives_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
             assert (await credential.azure.get_token(f"{AUDIENCE}/.default")).token == "canary"
         await credential.close()
 
-    with giving("canary") as giver:
-        environment = giver.environment
+    with giving("canary") as service:
+        environment = service.environment
         endpoint = environment["IDENTITY_ENDPOINT"].replace("127.0.0.1", NAME)
         monkeypatch.setenv("IDENTITY_ENDPOINT", endpoint)
         monkeypatch.setenv("IDENTITY_HEADER", environment["IDENTITY_HEADER"])
@@ -118,12 +118,12 @@ def test_tokens_come_through_the_proxy_of_the_environment_without_the_passwords_
         finally:
             await credential.close()
 
-    with giving("canary") as giver:
+    with giving("canary") as service:
         monkeypatch.setenv("IDENTITY_ENDPOINT", f"http://{UNHEARD_OF}/msi/token")
         monkeypatch.setenv("IDENTITY_HEADER", "a header")
-        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{giver.port}")
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{service.port}")
         assert asyncio.run(given()) == "canary"
-        assert [one["authorization"] for one in giver.asked] == [""]
+        assert [one["authorization"] for one in service.asked] == [""]
         monkeypatch.setenv("no_proxy", UNHEARD_OF)
         monkeypatch.setattr(azure_credentials, "TOKEN_WITHIN", 0.1)
         with pytest.raises(NoToken):

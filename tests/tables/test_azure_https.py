@@ -53,11 +53,11 @@ class Host:
         environ |= {"BLACKBOARD_STORE": self.https.url, "PYTHONPATH": str(ROOT)}
         if trusting:
             environ["SSL_CERT_FILE"] = str(self.https.authority)
-        with giving(self.token, status=self.status) as giver:
+        with giving(self.token, status=self.status) as service:
             done = subprocess.run(
                 [sys.executable, "-W", "always", "-m", "blackboard", *line.split()],
                 cwd=self.folder,
-                env=environ | giver.environment,
+                env=environ | service.environment,
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -1,4 +1,4 @@
-"""Tokens: a real managed identity that asks a giver on this machine, and every way to get none."""
+"""Tokens: a real managed identity asks a service on this machine, and every way to get none."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from blackboard.tables.azure_credentials import (
 )
 from blackboard.tables.azure_transport import AzureTransport, TokenTransport
 from tests.support.clocks import ManualClock
-from tests.support.identity_servers import AUDIENCE, Giver, giving
+from tests.support.identity_servers import AUDIENCE, TokenService, giving
 from tests.support.patience import patience
 from tests.support.turns import one_turn
 
@@ -38,8 +38,8 @@ def _nobody_known(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-def known_to(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in giver.environment.items():
+def known_to(service: TokenService, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, text in service.environment.items():
         monkeypatch.setenv(name, text)
 
 
@@ -67,26 +67,26 @@ def test_a_managed_identity_gives_a_token_for_tables(
 ) -> None:
     """It is asked once, by its own name when the environment has one; no log has the token."""
     caplog.set_level(logging.DEBUG)
-    with giving("canary") as giver:
-        known_to(giver, monkeypatch)
+    with giving("canary") as service:
+        known_to(service, monkeypatch)
         assert tokens_given(times=2) == ["canary", "canary"]
         monkeypatch.setenv("AZURE_CLIENT_ID", "worker")
         assert tokens_given() == ["canary"]
-    assert [one["resource"] for one in giver.asked] == [AUDIENCE, AUDIENCE]
-    assert [one["header"] for one in giver.asked] == [giver.environment["IDENTITY_HEADER"]] * 2
-    assert [one.get("client_id") for one in giver.asked] == [None, "worker"]
+    assert [one["resource"] for one in service.asked] == [AUDIENCE, AUDIENCE]
+    assert [one["header"] for one in service.asked] == [service.environment["IDENTITY_HEADER"]] * 2
+    assert [one.get("client_id") for one in service.asked] == [None, "worker"]
     assert any(record.name.startswith("azure.identity") for record in caplog.records)
     assert "canary" not in caplog.text
-    assert giver.environment["IDENTITY_HEADER"] not in caplog.text
+    assert service.environment["IDENTITY_HEADER"] not in caplog.text
 
 
 @pytest.mark.parametrize("status", [400, 401, 403])
 def test_who_gets_no_token_hears_who_was_asked_and_what_it_needs(
     monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """Of what the giver said only the directory's code is told."""
-    with giving("canary", status=status) as giver:
-        known_to(giver, monkeypatch)
+    """Of what the service said only the directory's code is told."""
+    with giving("canary", status=status) as service:
+        known_to(service, monkeypatch)
         with pytest.raises(NoToken) as caught:
             tokens_given()
     line = who_asks().no_token(azure_address(ANN), caught.value.why)
@@ -109,9 +109,9 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TokenTransport, "sleep", at_once)
 
 
-def of_a_machine(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The giver is at the address that each machine of Azure has."""
-    place = f"127.0.0.1:{giver.port}"
+def of_a_machine(service: TokenService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service is at the address that each machine of Azure has."""
+    place = f"127.0.0.1:{service.port}"
     monkeypatch.setattr(azure_transport, "OF_MACHINES", place)
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://{place}")
 
@@ -128,19 +128,19 @@ def of_a_machine(giver: Giver, monkeypatch: pytest.MonkeyPatch) -> None:
         (0, "no answer from 127.0.0.1"),
     ],
 )
-def test_a_giver_in_trouble_is_away_and_says_nothing_of_the_identity(
+def test_a_token_service_in_trouble_is_away_and_says_nothing_of_the_identity(
     monkeypatch: pytest.MonkeyPatch,
     status: int,
     words: str,
-    known: Callable[[Giver, pytest.MonkeyPatch], None],
+    known: Callable[[TokenService, pytest.MonkeyPatch], None],
 ) -> None:
     """Though azure-identity says that there is no identity, or that it was refused."""
-    with giving("canary", status=status) as giver:
-        known(giver, monkeypatch)
+    with giving("canary", status=status) as service:
+        known(service, monkeypatch)
         with pytest.raises(NoToken, match=words) as caught:
             tokens_given()
     assert caught.value.may_pass
-    assert giver.asked
+    assert service.asked
 
 
 @pytest.mark.usefixtures("_no_pauses")
@@ -153,18 +153,18 @@ def test_a_giver_in_trouble_is_away_and_says_nothing_of_the_identity(
         (of_a_machine, ["the metadata of another cloud"], False),
     ],
 )
-def test_a_giver_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
+def test_a_token_service_that_is_not_reached_is_away_unless_this_is_no_machine_of_azure(
     monkeypatch: pytest.MonkeyPatch,
     *,
-    known: Callable[[Giver, pytest.MonkeyPatch], None],
+    known: Callable[[TokenService, pytest.MonkeyPatch], None],
     before: list[str],
     may_pass: bool,
 ) -> None:
     monkeypatch.setattr(azure_credentials, "ASK_AGAIN", -1.0)
 
     async def story() -> None:
-        with giving("canary", status=400, software="".join(before)) as giver:
-            known(giver, monkeypatch)
+        with giving("canary", status=400, software="".join(before)) as service:
+            known(service, monkeypatch)
             found = who_asks()
             assert isinstance(found.azure, Tokens)
             for _ in before:
@@ -196,12 +196,12 @@ def test_what_az_says_is_told_where_this_is_no_machine_of_azure(
     assert (caught.value.why, caught.value.may_pass) == ("AADSTS700082", False)
 
 
-def test_no_giver_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_service_at_all_is_told_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         azure_credentials, "TOKEN_WITHIN", 0.1
     )  # the library tries for a few seconds
-    with giving("canary") as giver:
-        known_to(giver, monkeypatch)
+    with giving("canary") as service:
+        known_to(service, monkeypatch)
     with pytest.raises(NoToken):
         tokens_given()
 
@@ -252,7 +252,7 @@ NAMES = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")
     ("variable", "environment"),
     [
         ("HTTP_PROXY", {}),
-        ("HTTP_PROXY", Giver("canary", port=9).environment),
+        ("HTTP_PROXY", TokenService("canary", port=9).environment),
         ("HTTPS_PROXY", dict.fromkeys(NAMES, "canary")),
     ],
     ids=["of a machine", "of a service", "a principal"],
