@@ -70,8 +70,10 @@ class Runs:
     """How often in a row the run of an item has lost its lock, and the slot that it was for."""
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
-    _lacking: tuple[float, str] = (0.0, "")
-    """Since when none could be started, in monotonic seconds, and why."""
+    _lacking: tuple[float, str] = (math.inf, "")
+    """Since when none could be started and no run has begun in one, in monotonic seconds, and the
+    last reason: a try may succeed, and the run that follows not begin.
+    """
     _failures: int = 0
     """Tries in vain that followed each other closely."""
     _started: float = -math.inf
@@ -132,11 +134,13 @@ class Runs:
         out without a claim, so what is due becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
+        if how.begun and not (call.handler.is_async or self._is_probing):
+            self._lacking = math.inf, ""
         if how.begun or not self.waits:
             return self._of_lost(report.held, how)
         if not self._is_probing:
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
-            self._lacking = self.board.clock.monotonic(), how.error
+            self._lacking = min(self._lacking[0], self.board.clock.monotonic()), how.error
             probing = self._probe(call.handler.source)
             self._probing = asyncio.get_running_loop().create_task(probing)
             self._probing.add_done_callback(lambda _: self.starts_again())

@@ -1,6 +1,7 @@
 """The worker's cycle: runs, ends, stops; hand-driven, on every store."""
 
 import asyncio
+import itertools
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
@@ -258,6 +259,42 @@ async def test_a_worker_until_idle_for_which_no_process_can_be_started_for_a_min
         await worker.ended()
     assert await place.outcomes("plain") == [(1, "cancelled")]
     assert (await place.item("plain")).waits
+
+
+@pytest.mark.of_one_store("processes are started above the store")
+@with_workers
+async def test_a_worker_until_idle_gives_up_where_tries_succeed_and_no_run_begins(
+    place: Workplace,
+) -> None:
+    """After a run that has begun it waits for a whole minute again."""
+    for item_id in ("plain", "another"):
+        await place.add(item_id, item_type="plain", retries=0, at="2026-03-01T00:00Z")
+    worker = await place.worker(Mode.UNTIL_IDLE, slots=1)
+    order, numbers = worker.process.order, itertools.count()
+
+    async def next_ends(*, begun: bool) -> None:
+        number = next(numbers)
+        await until(lambda: len(order) > number, f"run {number}")
+        run = worker.process.runs[order[number]][-1]
+        if begun:
+            run.end()
+        else:
+            run.not_begun("no memory")
+        await worker.tells(RunEnded, number + 1)
+        await worker.looks_again()
+
+    for seconds in [2, 4, 8, 16, 30, 30]:
+        if seconds == 16:
+            await next_ends(begun=True)
+        await next_ends(begun=False)
+        assert not worker.task.done()
+        await place.sleeps(seconds)
+        place.later(seconds=seconds)
+        await worker.looks_again()
+    await next_ends(begun=False)
+    place.workers.remove(worker)
+    with pytest.raises(BlackboardError, match="no memory"):
+        await worker.ended()
 
 
 @with_workers
