@@ -29,6 +29,7 @@ from blackboard.runners.interpreter import STARTING
 from blackboard.runners.outcome import Notes, failure, name_of
 from blackboard.runners.runner import Execution, HandlerCall, Reporter, cancel_all
 
+_CUT = Ended(outcome=Outcome.CANCELLED, error="the worker was cancelled")
 START_WITHIN = 60.0
 """Seconds for a child to get ready; and, after that, the least time that it has to import its
 module.
@@ -115,10 +116,16 @@ class _ProcessRun:
         self.task = loop.create_task(self._run())
 
     async def wait(self) -> Ended:
-        return await asyncio.shield(self.task)
+        await asyncio.wait([self.task])
+        return self._ended
 
     def when_ended(self, call: Callable[[Ended], None]) -> None:
-        self.task.add_done_callback(lambda ended: call(ended.result()))
+        self.task.add_done_callback(lambda _: call(self._ended))
+
+    @property
+    def _ended(self) -> Ended:
+        """How it ended. A task that is cancelled before its first step never comes to `_run`."""
+        return _CUT if self.task.cancelled() else self.task.result()
 
     def extend(self, deadline: float) -> None:
         self._deadline = deadline
@@ -149,7 +156,7 @@ class _ProcessRun:
         try:
             ended = await self._call_handler()
         except asyncio.CancelledError:  # with all tasks, as its loop ends: the worker ends, too
-            ended = Ended(outcome=Outcome.CANCELLED, error="the worker was cancelled")
+            ended = _CUT
             self._give_up(ended)
         except Exception as problem:  # noqa: BLE001 - the worker needs an answer
             ended = _failed(self._call.mask.short(failure(problem)))

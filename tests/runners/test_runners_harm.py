@@ -112,6 +112,21 @@ def test_a_run_that_is_stopped_before_it_began_never_calls_its_handler() -> None
     with_processes(story)
 
 
+def test_a_run_whose_task_is_cancelled_before_its_first_step_is_reported_ended() -> None:
+    """As with all tasks of a loop that ends."""
+
+    async def story(runner: ProcessRunner) -> None:
+        told, ends = Told(), list[Ended]()
+        execution = runner.start(call_of("never-ends", how="sleep"), told, math.inf)
+        execution.when_ended(ends.append)
+        cast("Any", execution).task.cancel()
+        ended = await asyncio.wait_for(execution.wait(), PATIENCE)
+        assert ended == Ended(outcome=Outcome.CANCELLED, error="the worker was cancelled")
+        assert ends == [ended]
+
+    with_processes(story)
+
+
 def odd_import(folder: Path, code: str) -> Handlers:
     """A type `odd`, the import of whose module in a child process does this."""
     lines = ["from blackboard import handler", "@handler('odd')", "def f(item, ctx): ..."]
