@@ -3,12 +3,14 @@
 Only lines that differ are sent, so nothing flickers. The terminal is as it was again in every way
 out: at the end, after an error, and while the process is stopped by Ctrl-Z.
 
+No write waits for the terminal: one that takes no output, as after Ctrl-S, holds up no signal and
+no key. What is newest is drawn when it takes output again.
+
 Keys that print are themselves; the others have the names of `KEYS`, "esc" and "ctrl-x".
 """
 
 import asyncio
 import codecs
-import errno
 import os
 import re
 import select
@@ -17,9 +19,8 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Sequence
-from contextlib import suppress
-from types import FrameType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from blackboard.cli.output import colour
@@ -61,6 +62,8 @@ _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
 TAKES_WITHIN = 1.0
 """Seconds after which a terminal that takes no output, as after Ctrl-S, is left as it is."""
+ASKED_EVERY = 0.05
+"""Seconds between two attempts to write what a terminal has not taken."""
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end it, unless they are ignored, as SIGHUP is after `nohup`."""
 
@@ -121,13 +124,13 @@ class Terminal:
         self._size = (0, 0)
         self._keys = KeyReader()
         self._later: asyncio.TimerHandle | None = None
-        self._writes = False
-        self._interrupt = signal.getsignal(signal.SIGINT)
+        self._unsent = b""
         self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
         if os.environ.get("TERM", "dumb") == "dumb":
             raise BadInput("watch", "this terminal cannot move its cursor (TERM)", "leave it out")
+        sys.stdout.flush()
         self._enter()
         return self
 
@@ -144,7 +147,11 @@ class Terminal:
         return columns or usual.columns, rows or usual.lines
 
     def draw(self, lines: Sequence[Line]) -> None:
-        """Show these lines from the top; those that do not fit are left out."""
+        """Show these lines from the top; those that do not fit are left out. Draws nothing where
+        the terminal has not taken all of what was drawn before; the listener is called then.
+        """
+        if self._unsent:
+            return
         columns, rows = size = self.size()
         in_colour = colour()
         texts = [text_of(cropped(line, columns), colour=in_colour) for line in lines[:rows]]
@@ -179,24 +186,8 @@ class Terminal:
         """Handles the signals after which the terminal must be restored."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._stop)
-        for number in self._ending:  # not by the loop, which a halted terminal holds up
-            signal.signal(number, self._asked_to_end)
-        if callable(self._interrupt):
-            signal.signal(signal.SIGINT, self._interrupted)
-
-    def _interrupted(self, number: int, frame: FrameType | None) -> None:
-        """Handles Ctrl-C as asyncio does, unless a halted terminal holds up its loop."""
-        assert callable(self._interrupt)
-        is_halted = self._writes and not select.select([], [sys.stdout], [], TAKES_WITHIN)[1]
-        handler = self._asked_to_end if is_halted else self._interrupt
-        handler(number, frame)
-
-    def _asked_to_end(self, number: int, _frame: object) -> None:
-        """Raises OSError where the terminal, as one that Ctrl-S halts, takes no more output."""
-        self._listener.ended(number)
-        asyncio.get_running_loop().call_soon_threadsafe(lambda: None)  # it may wait for its sockets
-        if self._writes:
-            raise OSError(errno.EIO, "the terminal takes no output")
+        for number in self._ending:
+            loop.add_signal_handler(number, self._listener.ended, number)
 
     def ignore(self) -> None:
         loop = asyncio.get_running_loop()
@@ -204,12 +195,8 @@ class Terminal:
             loop.remove_reader(self._input)
         if self._later is not None:
             self._later.cancel()
-        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP):
+        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP, *self._ending):
             loop.remove_signal_handler(number)
-        for number in self._ending:
-            signal.signal(number, signal.SIG_DFL)
-        if callable(self._interrupt):
-            signal.signal(signal.SIGINT, self._interrupt)
 
     def _readable(self) -> None:
         assert self._input is not None
@@ -241,9 +228,8 @@ class Terminal:
         """Stop this process, as Ctrl-Z does, with the terminal as it was."""
         loop = asyncio.get_running_loop()
         self._leave()
-        loop.remove_signal_handler(signal.SIGTSTP)
-        for number in self._ending:  # meanwhile they have no handler
-            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGTSTP, *self._ending):  # meanwhile they have no handler
+            loop.remove_signal_handler(number)
         os.kill(os.getpid(), signal.SIGTSTP)  # execution continues here after SIGCONT
         self._await_signals()
         self._enter()
@@ -264,36 +250,58 @@ class Terminal:
         self.forget()
 
     def _leave(self) -> None:
-        left = _LEAVE.encode()
-        with suppress(OSError):  # the terminal is gone, or takes no more
-            output = sys.stdout.fileno()
-            os.set_blocking(output, False)
-            try:
-                while left and select.select([], [output], [], TAKES_WITHIN)[1]:
-                    left = left[os.write(output, left) :]
-            finally:
-                os.set_blocking(output, True)
+        left, self._unsent = _LEAVE.encode(), b""
+        with suppress(OSError), _without_waiting() as output:  # it is gone, or takes no more
+            while left and select.select([], [output], [], TAKES_WITHIN)[1]:
+                left = left[os.write(output, left) :]
         if self._input is not None and self._before is not None:
             with suppress(termios.error):
-                termios.tcsetattr(self._input, termios.TCSANOW, self._before)  # waits for no output
+                termios.tcsetattr(self._input, termios.TCSANOW, self._before)
 
     def _read_singly(self) -> None:
         """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
-        stay signals.
+        stay signals. Does not wait until the terminal has taken all output, which it may never do.
         """
         if self._input is None:
             return
         with suppress(termios.error):
             if self._before is None:
                 self._before = termios.tcgetattr(self._input)
-            tty.setcbreak(self._input, termios.TCSADRAIN)
+            tty.setcbreak(self._input, termios.TCSANOW)
 
     def _write(self, text: str) -> None:
-        stream = sys.stdout
-        self._writes = True
+        is_sending = bool(self._unsent)
+        self._unsent += text.encode(sys.stdout.encoding or "utf-8", "replace")
+        if not is_sending:
+            self._send()
+
+    def _send(self) -> None:
+        """Write what the terminal takes now, and the rest later."""
         try:
-            stream.flush()
-            stream.buffer.write(text.encode(stream.encoding or "utf-8", "replace"))
-            stream.buffer.flush()
-        finally:
-            self._writes = False
+            with _without_waiting() as output:
+                while self._unsent:
+                    self._unsent = self._unsent[os.write(output, self._unsent) :]
+        except BlockingIOError:
+            asyncio.get_running_loop().call_later(ASKED_EVERY, self._send_rest)
+        except OSError:  # the terminal is gone
+            self._unsent = b""
+            raise
+
+    def _send_rest(self) -> None:
+        try:
+            self._send()
+        except OSError:
+            self._listener.ended(0)
+        if not self._unsent:
+            self._listener.changed()
+
+
+@contextmanager
+def _without_waiting() -> Iterator[int]:
+    """The descriptor of the output; a write to it raises BlockingIOError rather than wait."""
+    output = sys.stdout.fileno()
+    os.set_blocking(output, False)
+    try:
+        yield output
+    finally:
+        os.set_blocking(output, True)

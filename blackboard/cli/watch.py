@@ -229,7 +229,6 @@ def watched(session: Session, view_of: Callable[[BoardTable], WatchedView]) -> i
     except KeyboardInterrupt:
         return 0
     if number:
-        signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
     return 0
 
