@@ -58,7 +58,6 @@ class OfTask(Block):
             self._task.add_done_callback(drop_error)
             _exit(self._loop)
             raise WentOn("SIGTERM ends the program, but a task caught its cancellation and went on")
-        _exited.discard(self._loop)  # it runs on, as in a Runner, and SIGTERM ends that again
 
     def terminate(self) -> bool:
         """Cancels the task, as asyncio does at Ctrl-C."""
@@ -67,6 +66,7 @@ class OfTask(Block):
             return False
         self._loop.call_soon_threadsafe(lambda: None)  # it may wait for its sockets
         self.is_terminated = True
+        _exited.discard(self._loop)  # it has run on after the last SIGTERM, as in a Runner
         return True
 
     def end_program(self) -> None:
@@ -87,14 +87,16 @@ def _exit_with_the_last(task: asyncio.Task[Any]) -> None:
 
 
 def _exit(loop: asyncio.AbstractEventLoop) -> None:
-    """Raises SystemExit, once in each loop: another one would end the cleanup after the first."""
+    """Raises SystemExit, once in each loop for each SIGTERM: another one would end the cleanup
+    after the first.
+    """
     if loop not in _exited:
         _exited.add(loop)
         raise SystemExit(EXIT_CODE)
 
 
 _exited = WeakSet[asyncio.AbstractEventLoop]()
-"""Those that a SystemExit from here has ended, and in which no task has begun a block since."""
+"""Those that a SystemExit from here has ended, and in which SIGTERM has ended no block since."""
 _ending = WeakSet[asyncio.Task[Any]]()
 """The tasks whose block SIGTERM has ended, and that have left it. The program ends with them."""
 _blocks = WeakSet[Block]()
