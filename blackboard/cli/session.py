@@ -117,7 +117,7 @@ class Session(Location):
 
     def entries(self, jobs: Sequence[str] = ()) -> tuple[Sequence[str], Path]:
         """`jobs`, or else those of `[board] jobs`, and the folder that their paths start from."""
-        return (jobs, Path.cwd()) if jobs else (self.settings.board.jobs, self.folder)
+        return (jobs, self.cwd) if jobs else (self.settings.board.jobs, self.folder)
 
     def with_defaults(self, *, changes: bool = False) -> "Session":
         """With the types of `[board] jobs`, for the defaults that they declare. Jobs that cannot

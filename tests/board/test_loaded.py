@@ -411,29 +411,93 @@ def test_with_reload_a_worker_goes_on_while_the_file_of_its_jobs_is_away(place: 
     assert started.ended() == 0
 
 
-@pytest.mark.parametrize("is_deleted", [False, True])
-@pytest.mark.parametrize("option", [["--jobs", "current/work"], ["--config", "current/b.toml"]])
-def test_with_reload_a_worker_follows_a_link_to_another_release(
-    place: Site, option: list[str], *, is_deleted: bool
-) -> None:
-    """As of `current -> releases/42`, which is replaced in one step."""
+def releases(place: Site) -> Path:
+    """The link to the first of two releases of jobs."""
     for number in (1, 2):
         jobs = place.folder / f"release{number}" / "work"
         jobs.mkdir(parents=True)
         function = f"async def linked(item, ctx): return {number}"
-        (jobs / "linked.py").write_text(f"from blackboard import handler\n\n@handler\n{function}\n")
+        # Of another size, as Python may find compiled what has the same size and time of change.
+        text = "from blackboard import handler\n\n@handler\n" + function + number * "\n"
+        for file in (jobs / "linked.py", jobs.parent / "single.py"):
+            file.write_text(text)
         (jobs.parent / "b.toml").write_text('[board]\njobs = ["work"]\n')
-    current, other = place.folder / "current", place.folder / "other"
+    current = place.folder / "current"
     current.symlink_to("release1")
-    other.symlink_to("release2")
     place.add("linked", type_="linked")
-    started = place.works(worker(place, "--reload", *option, "--store", place.store))
+    return current
+
+
+def lead(link: Path, target: str) -> None:
+    """Leads a link to another place, in one step."""
+    other = link.with_name("other")
+    other.symlink_to(target)
+    other.replace(link)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--jobs", "current/work"],
+        ["--jobs", "~/current/work"],
+        ["--config", "current/b.toml"],
+        ["--jobs", "single"],
+        ["--jobs", "work.linked"],
+        ["--jobs", "current.work"],
+    ],
+    ids=" ".join,
+)
+def test_with_reload_a_worker_follows_a_link_to_another_release(
+    place: Site, option: list[str], *, is_deleted: bool
+) -> None:
+    """As of `current -> releases/42`, which is replaced in one step."""
+    current = releases(place)
+    environ = {"PYTHONPATH": str(current), "HOME": str(place.folder)}
+    started = place.works(
+        worker(place, "--reload", *option, "--store", place.store, environ=environ)
+    )
     assert result(place, "linked") == 1
-    other.replace(current)
+    lead(current, "release2")
     if is_deleted:
         shutil.rmtree(place.folder / "release1")
     eventually(lambda: started.text.count("worker started") == 2, "it works again")
     assert result(place, "linked") == 2
+    started.send(signal.SIGTERM)
+    assert started.ended() == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "text", "problem"),
+    [
+        (["--config", "current/b.toml"], "b.toml", "[board", "mend the TOML"),
+        (["--config", "current/b.toml"], "work", None, "jobs 'work': no such file, folder or"),
+        (["--config", "current/b.toml"], "work/linked.py", "def (", "(linked.py, line 1)"),
+        (["--jobs", "current/work"], "work/linked.py", "def (", "(linked.py, line 1)"),
+        (["--jobs", "single"], "single.py", "def (", "(single.py, line 1)"),
+    ],
+)
+def test_with_reload_a_worker_goes_on_while_another_release_cannot_be_loaded(
+    place: Site, option: list[str], file: str, text: str | None, problem: str
+) -> None:
+    """As where the link is replaced before all is copied."""
+    current = releases(place)
+    part, away = place.folder / "release2" / file, place.folder / "away"
+    part.rename(away)
+    if text is not None:
+        part.write_text(text)
+    environ = {"PYTHONPATH": str(current)}
+    started = place.works(
+        worker(place, "--reload", *option, "--store", place.store, environ=environ)
+    )
+    assert result(place, "linked") == 1
+    lead(current, "release2")
+    eventually(lambda: problem in started.text, "the mistake is told")
+    assert result(place, "linked") == 1
+    away.rename(part)
+    eventually(lambda: started.text.count("worker started") == 2, "it works again")
+    assert result(place, "linked") == 2
+    assert started.text.count(problem) == 1
     started.send(signal.SIGTERM)
     assert started.ended() == 0
 
