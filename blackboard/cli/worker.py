@@ -7,11 +7,10 @@ import math
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import NoReturn, get_args
 
@@ -28,6 +27,7 @@ from blackboard.board_worker import (
 from blackboard.cli import supervisor
 from blackboard.cli.options import Chosen, cli_command, jobs_option, number_option
 from blackboard.cli.output import note
+from blackboard.cli.reload import Places, until_changed
 from blackboard.cli.session import Session, gc_seldom
 from blackboard.cli.worker_log import LogForm, subscriber, unblocked_stderr
 from blackboard.clock import SystemChance, SystemClock
@@ -35,19 +35,14 @@ from blackboard.emitter import EventEmitter
 from blackboard.endpoint import Endpoint
 from blackboard.errors import BadInput, BlackboardError
 from blackboard.events import MetricsServed, StoreAway, StoreChanged
-from blackboard.handlers.code import changed, code, mistake_in, stamps
+from blackboard.handlers.code import code
 from blackboard.handlers.handler import Handler
-from blackboard.handlers.registry import shipped
-from blackboard.model import replace
 from blackboard.named_files import can_be_read_again
 from blackboard.protocol.board_table import BoardTable
 from blackboard.rules.breaker import STORE
-from blackboard.runners.interpreter import search_path
 from blackboard.runners.logs import emitting_info
 from blackboard.runners.loop import run_loop
-from blackboard.settings import FILE_NAME, find
 from blackboard.table import Busy, TableError, Unusable
-from blackboard.tasks import in_thread
 from blackboard.worker.outage_reports import REPORT_EVERY
 
 
@@ -113,14 +108,14 @@ def worker_command(
     names = None if types is None else tuple(filter(None, map(str.strip, types.split(","))))
     settings = worker_settings(session.settings, slots=slots, cycle=cycle, types=names, grace=grace)
     _check_together(chosen, until=until, processes=processes, reload=reload, form=form)
-    places = _Places.of(session, jobs) if reload else None
+    places = Places.of(session, jobs) if reload else None
     try:
         session = session.with_jobs(jobs)
     except BadInput as problem:
         if places is None or not code().files:
             raise
         note(f"{problem}; it starts again when that changes")
-        asyncio.run(_change(places))
+        asyncio.run(until_changed(places))
         return _start_again(session.cwd)
     if supervisor.SUPERVISED not in os.environ:  # else its supervisor has warned
         session.warn_misspelt()
@@ -176,98 +171,6 @@ def _end_for_certain() -> None:
     threading.Thread(target=end, name="end", daemon=True).start()
 
 
-LOOK_EVERY = 0.5
-"""Seconds between two looks at the files of the jobs, with --reload."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where the settings and the jobs are, through links. Made before jobs are loaded, which
-    changes where Python finds modules.
-    """
-
-    session: Session
-    jobs: Sequence[str]
-    found: Mapping[str, Sequence[str]]
-    """What `_found` returned."""
-    search: Sequence[str]
-    leads: Mapping[str, str]
-    """Where each path leads."""
-
-    @classmethod
-    def of(cls, session: Session, jobs: Sequence[str]) -> "_Places":
-        search = [os.path.abspath(entry) for entry in search_path()]  # noqa: PTH100 - links stay
-        found = _found(*session.entries(jobs), search)
-        settings = str(session.cwd / (session.chosen.config or FILE_NAME))
-        leads = {path: os.path.realpath(path) for path in (settings, *chain(*found.values()))}
-        return cls(session, jobs, found, search, leads)
-
-    def moved(self) -> str | None:
-        """The first path that leads to something else by now, as to another release."""
-        moved = (path for path, leads in self.leads.items() if os.path.realpath(path) != leads)
-        return next(filter(os.path.exists, moved), None)
-
-    def mistake(self) -> str:
-        """Why a worker cannot load what the paths lead to now, as far as that is seen without an
-        import: its settings, a job that is not there, what is not valid Python; "" if it can.
-        """
-        try:
-            settings, folder = find(self.session.chosen.config, folder=self.session.cwd)
-        except BadInput as problem:
-            return str(problem)
-        session = replace(self.session, settings=settings, folder=folder)
-        for entry, paths in _found(*session.entries(self.jobs), self.search).items():
-            if not paths and (self.found.get(entry) or _is_path(entry)):
-                return f"jobs {entry!r}: no such file, folder or module"
-            for path in paths:
-                try:
-                    for file in stamps({path: True}, ()) if os.path.isdir(path) else (path,):  # noqa: PTH112
-                        # Not `ast.parse`, which is not for several threads (Python 3.11).
-                        compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
-                except (OSError, ValueError, SyntaxError) as problem:
-                    return f"{path}: {problem}"
-        return ""
-
-
-def _found(jobs: Sequence[str], folder: Path, search: Sequence[str]) -> dict[str, list[str]]:
-    """The paths that each of the jobs may be loaded from; of a module, those of its first part in
-    the folders of `search`. None of the shipped jobs.
-    """
-    found = {}
-    for entry in set(jobs).difference(shipped()):
-        # Of `os.path`, which raises nothing for what cannot be a path, and keeps links.
-        paths = [f"{folder / os.path.expanduser(entry)}"]  # noqa: PTH111
-        if not os.path.exists(paths[0]) and not _is_path(entry):  # noqa: PTH110
-            top = entry.partition(".")[0]
-            places = (str(folder), *search)
-            paths = [f"{place}/{name}" for place in places for name in (top, f"{top}.py")]
-        found[entry] = [*filter(os.path.exists, paths)]
-    return found
-
-
-def _is_path(entry: str) -> bool:
-    return "/" in entry or entry.endswith(".py")
-
-
-async def _change(places: _Places) -> None:
-    """Wait until files of the jobs have changed, and are valid Python, or a link to them leads to
-    another place, which can be loaded.
-    """
-    clock, reported = SystemClock(), ""
-    while True:
-        moved = places.moved()
-        if files := [moved] if moved else changed():
-            # In a thread: another release is read wholly.
-            mistake = await in_thread(places.mistake) if moved else mistake_in(files)
-            if not mistake:
-                break
-            if mistake != reported:
-                note(f"{mistake}; the worker goes on with the code that it has read")
-                reported = mistake
-        await clock.sleep(LOOK_EVERY)
-    note(f"{files[0]} has changed: the worker starts again")
-
-
 def _start_again(folder: Path) -> NoReturn:
     """Replaces this process by a new one with the same command line, in the same folder."""
     os.chdir(folder)
@@ -283,7 +186,7 @@ class _Work:
     until: Until
     init: bool
     """Whether to make the board if it is not there."""
-    places: _Places | None
+    places: Places | None
     """With --reload."""
     endpoint: Endpoint | None
     """Where its metrics are served."""
@@ -429,11 +332,11 @@ class _Stopping:
             self._worker.stop()
 
     @contextmanager
-    def at_changes(self, places: _Places) -> Iterator[None]:
+    def at_changes(self, places: Places) -> Iterator[None]:
         """Stops the worker when files of its jobs change, or the wait for that fails: that error is
         raised at the end.
         """
-        change = asyncio.get_running_loop().create_task(_change(places))
+        change = asyncio.get_running_loop().create_task(until_changed(places))
         change.add_done_callback(self._changed)
         try:
             yield

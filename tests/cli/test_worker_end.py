@@ -142,12 +142,12 @@ def test_a_worker_that_is_asked_to_stop_ends_in_its_grace_whatever_is_saved(
 
 
 UNLISTED = f"""
-import blackboard.cli.worker
+import blackboard.cli.reload
 
 def changed():
     raise PermissionError("no listing of the jobs")
 
-blackboard.cli.worker.changed = changed
+blackboard.cli.reload.changed = changed
 {LOOKING}
 """
 
