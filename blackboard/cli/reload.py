@@ -12,8 +12,8 @@ from blackboard.cli.output import note
 from blackboard.cli.session import Session
 from blackboard.clock import SystemClock
 from blackboard.errors import BadInput
-from blackboard.handlers.code import changed, mistake_in, stamps
-from blackboard.handlers.registry import shipped
+from blackboard.handlers.code import NOT_PYTHON, changed, mistake_in
+from blackboard.handlers.registry import modules_below, shipped
 from blackboard.model import replace
 from blackboard.runners.interpreter import search_path
 from blackboard.settings import FILE_NAME, find
@@ -21,6 +21,8 @@ from blackboard.tasks import in_thread
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at them."""
+LOOK_AGAIN_EVERY = 2.0
+"""The same while another release cannot be loaded: each look reads and compiles its modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,12 @@ class Places:
         for entry, paths in _found(*session.entries(self.jobs), self.search).items():
             if not paths and (self.found.get(entry) or _is_path(entry)):
                 return f"jobs {entry!r}: no such file, folder or module"
-            for path in paths:
+            for file in chain(*map(_modules_of, map(Path, paths))):
                 try:
-                    for file in stamps({path: True}, ()) if os.path.isdir(path) else (path,):  # noqa: PTH112
-                        # Not `ast.parse`, which is not for several threads (Python 3.11).
-                        compile(Path(file).read_bytes(), file, "exec", dont_inherit=True)
-                except (OSError, ValueError, SyntaxError) as problem:
-                    return f"{path}: {problem}"
+                    # Not `ast.parse`, which is not for several threads (Python 3.11).
+                    compile(file.read_bytes(), file, "exec", dont_inherit=True)
+                except NOT_PYTHON as problem:
+                    return f"{file}: {str(problem) or type(problem).__name__}"
         return ""
 
 
@@ -90,6 +91,18 @@ def _found(jobs: Sequence[str], folder: Path, search: Sequence[str]) -> dict[str
     return found
 
 
+def _modules_of(path: Path) -> list[Path]:
+    """The files of the modules that are loaded from a path."""
+    if not path.is_dir():
+        return [path]
+    places = [path.joinpath(*name.split(".")) for name in modules_below(path)]
+    starts = [place / "__init__.py" for place in places]
+    return [
+        start if start.is_file() else place.with_suffix(".py")
+        for place, start in zip(places, starts, strict=True)
+    ]
+
+
 def _is_path(entry: str) -> bool:
     return "/" in entry or entry.endswith(".py")
 
@@ -100,6 +113,7 @@ async def until_changed(places: Places) -> None:
     """
     clock, reported = SystemClock(), ""
     while True:
+        pause = LOOK_EVERY
         moved = places.moved()
         if files := [moved] if moved else changed():
             # In a thread: another release is read wholly.
@@ -109,5 +123,6 @@ async def until_changed(places: Places) -> None:
             if mistake != reported:
                 note(f"{mistake}; the worker goes on with the code that it has read")
                 reported = mistake
-        await clock.sleep(LOOK_EVERY)
+            pause = LOOK_AGAIN_EVERY if moved else pause
+        await clock.sleep(pause)
     note(f"{files[0]} has changed: the worker starts again")

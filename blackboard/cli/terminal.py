@@ -62,7 +62,7 @@ _AT = "\x1b[{};1H"
 _REST_OF_LINE = "\x1b[K"
 TAKES_WITHIN = 1.0
 """Seconds after which a terminal that takes no output, as after Ctrl-S, is left as it is."""
-ASKED_EVERY = 0.05
+ASKED_EVERY = 0.01
 """Seconds between two attempts to write what a terminal has not taken."""
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """Signals that end it, unless they are ignored, as SIGHUP is after `nohup`."""
@@ -125,6 +125,8 @@ class Terminal:
         self._keys = KeyReader()
         self._later: asyncio.TimerHandle | None = None
         self._unsent = b""
+        self._rest: asyncio.TimerHandle | None = None
+        """When that is sent."""
         self._ending = [n for n in ENDING if signal.getsignal(n) is not signal.SIG_IGN]
 
     def __enter__(self) -> Self:
@@ -250,13 +252,15 @@ class Terminal:
         self.forget()
 
     def _leave(self) -> None:
+        if self._input is not None and self._before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self._input, termios.TCSANOW, self._before)
+        if self._rest is not None:
+            self._rest.cancel()
         left, self._unsent = _LEAVE.encode(), b""
         with suppress(OSError), _without_waiting() as output:  # it is gone, or takes no more
             while left and select.select([], [output], [], TAKES_WITHIN)[1]:
                 left = left[os.write(output, left) :]
-        if self._input is not None and self._before is not None:
-            with suppress(termios.error):
-                termios.tcsetattr(self._input, termios.TCSANOW, self._before)
 
     def _read_singly(self) -> None:
         """Keys come without waiting for the end of a line, and are not echoed; Ctrl-C and Ctrl-Z
@@ -282,7 +286,8 @@ class Terminal:
                 while self._unsent:
                     self._unsent = self._unsent[os.write(output, self._unsent) :]
         except BlockingIOError:
-            asyncio.get_running_loop().call_later(ASKED_EVERY, self._send_rest)
+            loop = asyncio.get_running_loop()
+            self._rest = loop.call_later(ASKED_EVERY, self._send_rest)
         except OSError:  # the terminal is gone
             self._unsent = b""
             raise

@@ -38,6 +38,10 @@ __path__: list[str] = []  # makes this module a package; the finder below finds 
 _PREFIX = f"{__name__}."
 _NO_CODE = {"__pycache__", "node_modules"}
 MOST_FILES = 5_000
+NOT_PYTHON = (OSError, ValueError, SyntaxError, RecursionError, MemoryError)
+"""What reading and compiling a file raises that cannot be run; the last two where it is nested too
+deeply.
+"""
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -175,8 +179,8 @@ def mistake_in(files: Iterable[str]) -> str:
         except FileNotFoundError as problem:
             if file in _own.named:
                 return f"{file}: {problem.strerror}"
-        except (OSError, ValueError, SyntaxError) as problem:
-            return f"{file}: {problem}"
+        except NOT_PYTHON as problem:
+            return f"{file}: {str(problem) or type(problem).__name__}"
     return ""
 
 

@@ -269,7 +269,7 @@ class _Entries:
         if path.is_dir():
             code.claim(path, field, others=self._folders)
             self._folders.append(path)
-            return [Source(str(path.resolve()), name) for name in _modules_below(path)]
+            return [Source(str(path.resolve()), name) for name in modules_below(path)]
         if path.is_file():
             return [_source_of_file(path, field)]
         if "/" in entry or entry.endswith(".py"):
@@ -293,7 +293,7 @@ def _remedy(problem: BaseException, source: Source) -> str:
     return f"write `from . import {name}`, or `from {Path(source.folder).name} import {name}`"
 
 
-def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
+def modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     """The names of the modules in a folder, and of those in its packages, from there; its own
     `__init__.py` is "". A link that leads back to a folder in `above` is not followed.
     """
@@ -303,7 +303,7 @@ def _modules_below(folder: Path, above: tuple[Path, ...] = ()) -> list[str]:
     names = [""] if (folder / "__init__.py").is_file() else []
     for name in sorted(_modules_in(folder)):
         is_package = (folder / name / "__init__.py").is_file()
-        inner = _modules_below(folder / name, (*above, resolved)) if is_package else [""]
+        inner = modules_below(folder / name, (*above, resolved)) if is_package else [""]
         names += [f"{name}.{below}".rstrip(".") for below in inner]
     return names
 
@@ -340,7 +340,7 @@ def _sources_of_module(entry: str, field: str, base: Path) -> list[Source]:
     code.claim_module(top, field)
     names = {entry: None}
     for folder in spec.submodule_search_locations or ():
-        names |= {f"{entry}.{module}".rstrip("."): None for module in _modules_below(Path(folder))}
+        names |= {f"{entry}.{module}".rstrip("."): None for module in modules_below(Path(folder))}
     return [Source("", name) for name in names]
 
 

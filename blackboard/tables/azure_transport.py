@@ -211,7 +211,8 @@ class TokenTransport(_Connections):
         server = response.headers.get("Server", "")
         if response.status_code == 200 or server.startswith(_SERVICE_OF_MACHINES):
             self._is_of_azure = True
-        if response.status_code in PASSING or 500 <= response.status_code < 600:
+        may_pass = response.status_code in PASSING or 500 <= response.status_code < 600
+        if may_pass and (host != OF_MACHINES or self._is_of_azure):  # else a proxy answers
             self._failure = NoToken(f"{host} answered {response.status_code}", may_pass=True)
         return response
 

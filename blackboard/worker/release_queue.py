@@ -31,7 +31,7 @@ from blackboard.protocol.releases import (
 from blackboard.protocol.retention import Retention, prune, prunes_after
 from blackboard.records import run_record
 from blackboard.table import TableError
-from blackboard.tasks import until_one_ends
+from blackboard.tasks import cancel_all, until_one_ends
 from blackboard.worker.holdings import Holding, Holdings
 
 LONGEST_WAIT = 0.1
@@ -131,6 +131,7 @@ class ReleaseQueue:
         """Releases all that is still held, if the store answers soon: a run that has not ended is
         due again at once. For a worker that was cancelled with all its tasks.
         """
+        await cancel_all(self._writing)  # what they have not written is queued again
         ended = {held for shard in self._shards for held, _ in shard.ended}
         for held in self.holdings:
             if held not in ended:
@@ -152,7 +153,8 @@ class ReleaseQueue:
         try:
             results = await each_for_itself(write, finished)
         except asyncio.CancelledError:
-            shard.ended.extendleft(reversed(batch))
+            left = [each for each in batch if self.holdings.has(each[0].claim.nonce)]
+            shard.ended.extendleft(reversed(left))
             raise
         took = self.board.clock.monotonic() - begun
         if took <= STUCK:  # runs do not wait for a batch that takes longer

@@ -71,7 +71,7 @@ class Runs:
     _probing: asyncio.Task[None] | None = None
     """Tries to start a child process, after none could be started."""
     _lacking: tuple[float, str] = (math.inf, "")
-    """Since when none could be started and no run has begun in one, in monotonic seconds, and the
+    """Since when none could be started and no run in one has ended, in monotonic seconds, and the
     last reason: a try may succeed, and the run that follows not begin.
     """
     _failures: int = 0
@@ -134,13 +134,15 @@ class Runs:
         out without a claim, so what is due becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
-        if how.begun and not (call.handler.is_async or self._is_probing):
-            self._lacking = math.inf, ""
+        now = self.board.clock.monotonic()
+        if how.begun and not call.handler.is_async:
+            self._lacking = (now if self._is_probing else math.inf), self._lacking[1]
         if how.begun or not self.waits:
             return self._of_lost(report.held, how)
         if not self._is_probing:
+            is_new = now - self._started >= RESTARTS.longest
             report.log(logging.ERROR, f"{how.error}; runs that need one wait until it can be")
-            self._lacking = min(self._lacking[0], self.board.clock.monotonic()), how.error
+            self._lacking = (now if is_new else min(self._lacking[0], now)), how.error
             probing = self._probe(call.handler.source)
             self._probing = asyncio.get_running_loop().create_task(probing)
             self._probing.add_done_callback(lambda _: self.starts_again())

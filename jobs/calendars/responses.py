@@ -19,7 +19,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
-from blackboard.http_messages import retry_after
+from blackboard.http_messages import date_of, retry_after
 
 from .addresses import without
 from .lines import OTHER_FEED, as_utf_8, why_no_calendar
@@ -200,7 +200,9 @@ def next_request_at(headers: Mapping[str, str], now: datetime) -> datetime | Non
     """When a server wants to be asked again, a day ahead at the most. A time that it names is read
     by its own clock, or by that of this host if it does not give the time.
     """
-    date = headers.get("date") or format_datetime(now, usegmt=True)
+    date = headers.get("date", "")
+    if date_of(date) is None:
+        date = format_datetime(now, usegmt=True)
     seconds = min(retry_after(headers.get("retry-after", ""), date), LONGEST_WAIT.total_seconds())
     return now + timedelta(seconds=seconds) if seconds else None
 

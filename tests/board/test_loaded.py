@@ -422,6 +422,8 @@ def releases(place: Site) -> Path:
         for file in (jobs / "linked.py", jobs.parent / "single.py"):
             file.write_text(text)
         (jobs.parent / "b.toml").write_text('[board]\njobs = ["work"]\n')
+        (jobs / "templates").mkdir()
+        (jobs / "templates" / "model.py").write_text("class {{ name }}:")  # no module of the jobs
     current = place.folder / "current"
     current.symlink_to("release1")
     place.add("linked", type_="linked")
@@ -475,6 +477,7 @@ def test_with_reload_a_worker_follows_a_link_to_another_release(
         (["--config", "current/b.toml"], "work/linked.py", "def (", "(linked.py, line 1)"),
         (["--jobs", "current/work"], "work/linked.py", "def (", "(linked.py, line 1)"),
         (["--jobs", "single"], "single.py", "def (", "(single.py, line 1)"),
+        (["--jobs", "current/work"], "work/linked.py", f"x = {'-' * 200_000}1", "linked.py: Mem"),
     ],
 )
 def test_with_reload_a_worker_goes_on_while_another_release_cannot_be_loaded(

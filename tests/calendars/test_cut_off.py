@@ -3,6 +3,7 @@
 import errno
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,13 @@ def test_when_to_come_again_is_read_by_the_clock_of_the_server() -> None:
     """An hour ahead of that of this host."""
     said = {"retry-after": "Fri, 21 Aug 2026 13:02:00 GMT", "date": "Fri, 21 Aug 2026 13:00:00 GMT"}
     assert next_request_at(said, NOW) == NOW + timedelta(minutes=2)
+
+
+def test_when_to_come_again_is_read_by_the_clock_of_this_host_where_the_server_tells_none() -> None:
+    at = NOW + timedelta(minutes=2)
+    for date in ("", "0"):
+        said = {"retry-after": format_datetime(at, usegmt=True), "date": date}
+        assert next_request_at(said, NOW) == at
 
 
 @pytest.mark.parametrize(

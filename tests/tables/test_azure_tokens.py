@@ -135,11 +135,23 @@ def test_a_token_service_in_trouble_is_away_and_says_nothing_of_the_identity(
     known: Callable[[TokenService, pytest.MonkeyPatch], None],
 ) -> None:
     """Though azure-identity says that there is no identity, or that it was refused."""
-    with giving("canary", status=status) as service:
+    with giving("canary", status=status, software="IMDS/150.870.65.1854") as service:
         known(service, monkeypatch)
         with pytest.raises(NoToken, match=words) as caught:
             tokens_given()
     assert caught.value.may_pass
+    assert service.asked
+
+
+@pytest.mark.usefixtures("_no_pauses")
+def test_a_proxy_that_answers_for_machines_of_azure_is_no_token_service_in_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with giving("canary", status=503, software="squid/5.7") as service:
+        of_a_machine(service, monkeypatch)
+        with pytest.raises(NoToken) as caught:
+            tokens_given()
+    assert not caught.value.may_pass
     assert service.asked
 
 

@@ -332,6 +332,32 @@ def test_a_worker_that_is_cancelled_releases_what_has_ended_as_it_ended(open_tab
     story(open_table=open_table)
 
 
+def test_a_release_under_way_is_sent_once_more_where_its_worker_is_cancelled(
+    open_table: object,
+) -> None:
+    @with_workers
+    async def story(place: Workplace) -> None:
+        await place.add("davis", every="1h")
+        worker = await place.worker()
+        run, sent, under_way = await worker.run("davis"), place.board.table.commit, asyncio.Event()
+
+        async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+            if isinstance(ops[0], Delete) and not under_way.is_set():
+                under_way.set()
+                await asyncio.Event().wait()
+            return await sent(partition, ops)
+
+        place.table.commit = commit  # type: ignore[method-assign]
+        run.end()
+        await under_way.wait()
+        worker.task.cancel()
+        await asyncio.gather(worker.task, return_exceptions=True)
+        place.workers.clear()
+        assert await place.ended("davis") == [(1, "ok")]
+
+    story(open_table=open_table)
+
+
 def test_a_shard_that_does_not_answer_keeps_no_other_from_being_released_at_the_end(
     open_table: object,
 ) -> None:
