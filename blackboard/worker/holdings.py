@@ -146,7 +146,7 @@ class Holdings:
 
     @property
     def frees_slots(self) -> bool:
-        """Whether runs have ended whose slots are free once they are released."""
+        """Whether runs have ended whose slots are free once their releases are sent."""
         return any(held.ended and self.slots.has(nonce) for nonce, held in self._held.items())
 
     @property

@@ -3,13 +3,21 @@
 A run that has ended waits for other runs of its shard that may end soon, for about as long as the
 last write took: so one request releases many runs. Where writes are cheap, as to a file, it does
 not wait: the runs that end while a batch is written are the next batch. Each shard is written by
-itself. Where a write takes long, its runs keep their locks but give up their slots, and runs that
-end meanwhile are written concurrently: a run that the store does not accept delays no other.
+itself.
+
+Runs keep their locks until their batch is answered, but give up their slots when it is sent, so the
+next runs are claimed meanwhile. With a store 16 ms away, 8 slots do 1.6 times as many runs without
+work as when slots wait for the answer, and 100 slots 1.2 times. Where writes are quick, as to a
+file, they do wait: nothing is gained, and a run costs a tenth more CPU.
+
+Where a write takes long, the runs that end meanwhile are written concurrently: a run that the store
+does not accept delays no other. On a board of several shards they give up their slots as they end;
+on a board of one they keep them, so a worker holds at most twice as many locks as it has slots.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,10 +46,12 @@ LONGEST_WAIT = 0.1
 """Seconds, at the most, that a run which has ended waits for others to be written with it."""
 CHEAP = 0.001
 """Seconds of writing for each run of a batch up to which no run waits for others."""
+QUICK = 0.00025
+"""Seconds of writing for each run of a batch up to which runs keep their slots meanwhile."""
 LAST_RENEWAL = 2.0
 """Seconds, at the most, that a release waits for the answer to a renewal of its lock."""
 STUCK = 0.7
-"""Seconds of writing after which the runs of a shard keep no slots, on a board of several."""
+"""Seconds of writing after which it takes long."""
 LAST_RELEASES = 10.0
 """Seconds for releasing runs that were cut short, before a worker ends all the same."""
 LAST_RELEASE = 3.0
@@ -60,8 +70,10 @@ class _Shard:
     """Set when one has ended."""
     to_prune: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
     """Items whose history may be too long."""
-    writing: float = 0.0
-    """Seconds that the last batch took to write that was not late; 0 where that was cheap."""
+    took: float = 0.0
+    """Seconds that the last batch took to write that was not late."""
+    took_each: float = 0.0
+    """The same, for each of its runs."""
     late: int = 0
     """How many batches are being written that take too long."""
 
@@ -77,8 +89,7 @@ class ReleaseQueue:
     landed: Callable[[Mapping[str, Released]], Awaitable[None]]
     """Called with runs as soon as they are released, by the nonces of their claims."""
     slots_freed: Callable[[], None]
-    """Called when runs whose release takes long give up their slots; never on a board of one shard.
-    """
+    """Called when runs give up their slots."""
     worker: asyncio.Task[Any] | None = None
     """The task of the worker. While that is being cancelled, and with it all tasks of the loop, a
     run that does not end well counts as cut short."""
@@ -99,8 +110,7 @@ class ReleaseQueue:
         shard.ended.append((held, ended))
         shard.some.set()
         if shard.late and self.board.shards > 1:
-            self.holdings.slots.vacate(held.claim.nonce)
-            self.slots_freed()
+            self._free_slots([held])
 
     @property
     def waiting(self) -> int:
@@ -110,17 +120,21 @@ class ReleaseQueue:
     async def next(self, number: int, *, hurry: bool) -> None:
         """Waits until a run of a shard has ended, and releases it, with as many others as fit one
         batch; with `hurry` it does not wait for others. Returns while a batch that takes long is
-        still being written, and frees its slots.
+        still being written.
         """
         shard, batch = self._shards[number], await self._batch(number, hurry=hurry)
         writing = asyncio.get_running_loop().create_task(self._write(shard, batch))
         self._writing.add(writing)
         writing.add_done_callback(self._writing.discard)
+        if shard.took_each > QUICK and not shard.late:
+            self._free_slots(held for held, _ in batch)
         await until_one_ends(asyncio.shield(writing), self.board.clock.sleep(STUCK))
         if not writing.done():
             shard.late += 1
             writing.add_done_callback(lambda _: self._not_late(shard))
-            self._free_slots(number, [held for held, _ in batch])
+            if self.board.shards > 1:
+                ended = [held for held in self.holdings if held.ended and held.shard == number]
+                self._free_slots(ended)
 
     def cancel(self) -> None:
         """Cancels the batches that are still being written."""
@@ -158,7 +172,7 @@ class ReleaseQueue:
             raise
         took = self.board.clock.monotonic() - begun
         if took <= STUCK:  # runs do not wait for a batch that takes longer
-            shard.writing = took if took > CHEAP * len(batch) else 0.0
+            shard.took, shard.took_each = took, took / len(batch)
         await landed(list(zip(finished, results, strict=True)))  # those that were dropped, too
 
     async def _landed(self, shard: _Shard, results: Sequence[tuple[FinishedRun, Released]]) -> None:
@@ -181,13 +195,9 @@ class ReleaseQueue:
     def _not_late(self, shard: _Shard) -> None:
         shard.late -= 1
 
-    def _free_slots(self, number: int, holdings: Sequence[Holding]) -> None:
-        """Frees the slots of runs whose release takes long, and of all that have ended by then."""
-        if self.board.shards == 1:
-            return  # no other shard could use the slots
-        for held in self.holdings:
-            if held in holdings or (held.ended and held.shard == number):
-                self.holdings.slots.vacate(held.claim.nonce)
+    def _free_slots(self, holdings: Iterable[Holding]) -> None:
+        for held in holdings:
+            self.holdings.slots.vacate(held.claim.nonce)
         self.slots_freed()
 
     async def _batch(self, number: int, *, hurry: bool) -> list[tuple[Holding, Ended]]:
@@ -197,9 +207,10 @@ class ReleaseQueue:
             shard.some.clear()
             await shard.some.wait()
         batch = [shard.ended.popleft()]
-        if not hurry and 1 + len(shard.ended) < min(most, self._held(number)):
+        if not hurry and 1 + len(shard.ended) < most and self._some_run(number):
+            pause = min(shard.took, LONGEST_WAIT) if shard.took_each > CHEAP else 0.0
             try:
-                await self.board.clock.sleep(min(shard.writing, LONGEST_WAIT))
+                await self.board.clock.sleep(pause)
             except asyncio.CancelledError:
                 shard.ended.extendleft(batch)
                 raise
@@ -207,8 +218,9 @@ class ReleaseQueue:
             batch.append(shard.ended.popleft())
         return batch
 
-    def _held(self, number: int) -> int:
-        return sum(held.shard == number for held in self.holdings)
+    def _some_run(self, number: int) -> bool:
+        """Whether runs of a shard have not ended yet."""
+        return any(held.shard == number and not held.ended for held in self.holdings)
 
     # ---- what is too old
 

@@ -1,8 +1,8 @@
 """The slots of a worker, each of which is for one run at a time. Pure.
 
-A run takes a slot from its claim until its release is written. It gets none when its claim was
-answered so late that other runs have the slots, and gives it up when its release takes long. A
-claim under way reserves its slots by shard; they are given to other claims when the shard is late.
+A run takes a slot from its claim until its release is sent. It gets none when its claim was
+answered so late that other runs have the slots. A claim under way reserves its slots by shard; they
+are given to other claims when the shard is late.
 """
 
 from collections import Counter
@@ -65,6 +65,8 @@ class Slots:
     def __init__(self, total: int) -> None:
         self.total = total
         """How many there are; none once the worker is to stop."""
+        self.vacated = 0
+        """How many became free so far."""
         self._occupied: dict[str, str] = {}
         """The type of each run that has a slot, by its nonce."""
         self._running: dict[str, int] = {}
@@ -75,6 +77,11 @@ class Slots:
     def close(self) -> None:
         """Makes all slots unavailable, so that no further run begins."""
         self.total = 0
+
+    @property
+    def taken(self) -> int:
+        """How many runs take."""
+        return len(self._occupied)
 
     @property
     def closed(self) -> bool:
@@ -121,6 +128,7 @@ class Slots:
         item_type = self._occupied.pop(nonce, None)
         if item_type is not None:
             self._running[item_type] -= 1
+            self.vacated += 1
 
     def reserve(self, shard: int, types: Iterable[str]) -> None:
         """Keeps slots for what is being claimed in a shard."""

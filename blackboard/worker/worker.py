@@ -1,6 +1,6 @@
 """The worker: wakes, walks the board, runs what it claimed, releases it, sleeps.
 
-A worker holds as many runs as it has slots. Handlers run beside the walk; runs that have ended are
+A worker calls as many handlers at a time as it has slots, beside the walk. Runs that have ended are
 released in batches, and a freed slot is a reason to go on while more is due. No worker needs
 another: kill one at any point, and its locks go stale and are overridden.
 
@@ -198,7 +198,7 @@ class Worker:
         try:
             while True:
                 paused = self.runs.paused_types()
-                await self.membership.announce(running=len(self.holdings), but=paused)
+                await self.membership.announce(running=self.holdings.slots.taken, but=paused)
         except Remade as why:
             self.give_up(why)
         finally:
@@ -261,7 +261,7 @@ class Worker:
         """One walk, over the whole board at a beat or when the last such walk is a cycle ago. None:
         the store did not answer, or its clock is not to be trusted yet.
         """
-        released = self.releases.runs
+        vacated = self.holdings.slots.vacated
         self._broken = None
         try:
             if await self.steady.doubts(self.board):
@@ -277,8 +277,8 @@ class Worker:
         if result.whole or result.failed:
             self._note([*result.failed.values()])
         self._more = result.more
-        if self._more and self.releases.runs > released and self._frees_no_more():
-            self.wake.now()  # a slot became free during the walk, when no more was due yet
+        if self.holdings.slots.vacated > vacated:
+            self.fill_slots()  # they became free during the walk, when no more was due yet
         if result.soonest is not None:
             self.wake.within(result.soonest.total_seconds())
         if result.crowded or result.skipped:
@@ -325,7 +325,7 @@ class Worker:
 
     async def landed(self, batch: Mapping[str, Released]) -> None:
         """Gives back the permits of runs that were released, by their nonces, and wakes the worker
-        for slots that became free, and for tokens that are soon due again.
+        for these permits, and for tokens that are soon due again.
         """
         for nonce in batch:
             self.permits.release(nonce)
@@ -335,21 +335,21 @@ class Worker:
                 # A retry, or a short interval, may be due before the next beat.
                 self.walk.expect(released.run.id, released.ready)
                 self.wake.within((released.ready - now).total_seconds())
-        if (self._more or self._mode is Mode.UNTIL_IDLE) and self._frees_no_more():
+        if (self._more or self._mode is Mode.UNTIL_IDLE) and self._fills_slots():
             self.wake.now()
         self.holdings.changed.set()
 
     def fill_slots(self) -> None:
-        """Wakes the worker for slots that became free before their runs could be released."""
-        if self._more:
+        """Wakes the worker for slots that became free, if there is work for them."""
+        if self._more and self._fills_slots():
             self.wake.now()
 
-    def _frees_no_more(self) -> bool:
-        """Whether it is time to fill slots: they are as many as one batch claims, or no others are
-        about to become free.
+    def _fills_slots(self) -> bool:
+        """Whether it is time to fill slots: those that are free are as many as one batch claims, or
+        no others are about to become free.
         """
         free = self.holdings.slots.free().left
-        return not self.releases.waiting or free >= claims_at_once(self.board)
+        return free > 0 and (not self.releases.waiting or free >= claims_at_once(self.board))
 
     # ---- the end
 

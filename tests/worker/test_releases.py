@@ -26,7 +26,8 @@ from blackboard.table import (
     Unusable,
 )
 from blackboard.worker import release_queue as releases
-from blackboard.worker.release_queue import CHEAP, STUCK
+from blackboard.worker.release_queue import CHEAP, QUICK, STUCK
+from tests.support.turns import settled
 from tests.support.workers import Workplace, ids_of_shard, until, with_workers
 
 pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
@@ -250,6 +251,74 @@ def test_a_slow_shard_holds_up_no_release_of_another_and_no_slot(open_table: obj
         assert {event.run.outcome for event in worker.of(RunEnded)} == {"ok"}
 
     story(open_table=open_table, shards=4)
+
+
+@pytest.mark.parametrize("took", [QUICK / 2, QUICK * 2], ids=["quick", "slow"])
+def test_the_next_run_begins_while_a_release_is_written_where_that_takes_time(
+    took: float, open_table: object
+) -> None:
+    """The lock is kept until the answer."""
+
+    @with_workers
+    async def story(place: Workplace) -> None:
+        ids = await place.fill(3)
+        releases = SlowReleases(place, took)
+        worker = await place.worker(slots=1)
+        (await worker.run(ids[0])).end()
+        second = await worker.run(ids[1])
+        releases.answered.clear()
+        second.end()
+        await until(lambda: releases.sent == 2, "the second release is sent")
+        if took > QUICK:
+            await worker.run(ids[2])
+            assert [lock.id async for lock in place.other.locks()] == ids[1:]
+        await settled()
+        assert worker.order == (ids if took > QUICK else ids[:2])
+        releases.answered.set()
+        await worker.run(ids[2])
+        await worker.tells(RunEnded, 2)
+        assert [lock.id async for lock in place.other.locks()] == ids[2:]
+
+    story(open_table=open_table)
+
+
+@with_workers
+async def test_a_worker_holds_at_most_twice_as_many_locks_as_it_has_slots(place: Workplace) -> None:
+    """Where its claims are answered, and its releases are not."""
+    await place.fill(20)
+    releases = SlowReleases(place, QUICK * 2)
+    worker = await place.worker(slots=1, at_once=True)
+    await worker.tells(RunEnded, 2)
+    releases.answered.clear()
+    for _ in range(5):
+        await settled()
+        place.later(seconds=STUCK)
+    assert len([lock async for lock in place.other.locks()]) == 2
+    releases.answered.set()
+    await worker.tells(RunEnded, 20)
+    assert [lock async for lock in place.other.locks()] == []
+
+
+class SlowReleases:
+    """Has the store take some seconds for each release, which it answers while `answered` is
+    set.
+    """
+
+    def __init__(self, place: Workplace, took: float) -> None:
+        self._place = place
+        self._took = took
+        self._commit = place.board.table.commit
+        self.sent = 0
+        self.answered = asyncio.Event()
+        self.answered.set()
+        place.table.commit = self.commit  # type: ignore[method-assign]
+
+    async def commit(self, partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if isinstance(ops[0], Delete) and ops[0].key.startswith("lock:"):
+            self._place.later(seconds=self._took)
+            self.sent += 1
+            await self.answered.wait()
+        return await self._commit(partition, ops)
 
 
 def renewed(place: Workplace, item_id: str) -> list[Op]:
