@@ -27,9 +27,12 @@ def executable() -> str:
     set by `multiprocessing.set_executable`. Raises BadInput where that is not Python but a program
     in which Python is embedded (PyInstaller, uWSGI ...), which would start itself again.
     """
-    own = sys.executable or ""
-    spawn = sys.modules.get("multiprocessing.spawn")  # where that function leaves it
-    path = own if spawn is None else os.fsdecode(spawn.get_executable() or "")
+    path = own = sys.executable or ""
+    if "multiprocessing.spawn" in sys.modules:  # where that function leaves it
+        # Not out of sys.modules: another thread may be importing it, which this waits for.
+        from multiprocessing.spawn import get_executable  # noqa: PLC0415
+
+        path = os.fsdecode(get_executable() or "")
     is_program = getattr(sys, "frozen", False) and path == own
     name = path.rpartition("/")[2].lstrip(".").lower()  # of NixOS: .python3.12-wrapped
     if is_program or not name.startswith(_NAMES):

@@ -8,9 +8,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from multiprocessing import spawn
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -185,3 +189,29 @@ def test_a_program_that_is_no_python_is_never_started_in_place_of_one(
     for one in ("/usr/bin/python3", "/nix/bin/.python3.12-wrapped", "/opt/Python", "/opt/graalpy"):
         spawn.set_executable(one)
         check_importable(HANDLERS["describe"])
+
+
+def test_a_program_that_is_importing_multiprocessing_has_child_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In another thread than that of its board, at the moment at which a child is started."""
+    begun, goes_on = threading.Event(), threading.Event()
+    executed = SourceFileLoader.exec_module
+
+    def execute(loader: SourceFileLoader, module: ModuleType) -> None:
+        begun.set()
+        goes_on.wait(PATIENCE)
+        executed(loader, module)
+
+    monkeypatch.setattr("multiprocessing.spawn", spawn)  # which is there again after the test
+    monkeypatch.delitem(sys.modules, spawn.__name__)
+    monkeypatch.setattr(SourceFileLoader, "exec_module", execute)
+    importing = threading.Thread(target=import_module, args=(spawn.__name__,))
+    importing.start()
+    assert begun.wait(PATIENCE)
+    threading.Timer(0.05, goes_on.set).start()
+    try:
+        check_importable(HANDLERS["describe"])
+    finally:
+        goes_on.set()
+        importing.join()
