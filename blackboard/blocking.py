@@ -251,6 +251,21 @@ def verb(
     return call
 
 
+def in_block(
+    method: Callable[Concatenate[Proxy[Inner], P], Answer],
+) -> Callable[Concatenate[Proxy[Inner], P], Answer]:
+    """The same method. SIGTERM ends the wait of the main thread for it, where the program does not
+    handle that.
+    """
+
+    @wraps(method)
+    def call(self: Proxy[Inner], /, *args: P.args, **kwargs: P.kwargs) -> Answer:
+        with Block():
+            return method(self, *args, **kwargs)
+
+    return call
+
+
 def direct(
     method: Callable[Concatenate[Inner, P], Answer],
 ) -> Callable[Concatenate[Proxy[Inner], P], Answer]:
@@ -345,7 +360,7 @@ class BlockingWorker(ManagerProxy[BoardWorker]):
         super().__init__(worker, portal)
         self.name = worker.name
 
-    work = verb(BoardWorker.work)
+    work = in_block(verb(BoardWorker.work))
     stop = direct(BoardWorker.stop)
 
 

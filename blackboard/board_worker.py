@@ -109,9 +109,9 @@ class BoardWorker(OfOneProcess):
     puts it back: due again at once. One that is cancelled does the same without grace. When the
     worker fails, what is inside is cancelled, and its error is raised at the end of the block.
 
-    At SIGTERM what is inside is cancelled, where the program does not handle that itself; when the
-    task that is in the block has ended, the program ends by SystemExit, with the exit code of
-    SIGTERM.
+    At SIGTERM what is inside is cancelled, and so is `work`, where the program does not handle that
+    itself; when the task that is in the block has ended, the program ends by SystemExit, with the
+    exit code of SIGTERM.
     """
 
     def __init__(
@@ -180,6 +180,16 @@ class BoardWorker(OfOneProcess):
         board was made anew meanwhile, or the store cannot work or has not answered for a minute:
         with "stopped" it waits for that.
         """
+        block = sigterm.OfTask()
+        sigterm.catch(block)
+        try:
+            await self._work(until)
+        finally:
+            sigterm.release(block)
+            if block.is_terminated:
+                block.end_program()
+
+    async def _work(self, until: Until) -> None:
         from blackboard.worker.worker import Mode
 
         self._check_loop()
@@ -253,7 +263,7 @@ class BoardWorker(OfOneProcess):
             raise BlackboardError(ONCE)
         self._block = sigterm.OfTask()
         await self._group.__aenter__()
-        self._task = self._group.create_task(self.work())
+        self._task = self._group.create_task(self._work("stopped"))
         sigterm.catch(self._block)
         return self
 

@@ -37,7 +37,7 @@ from blackboard import (
 )
 from blackboard import board as board_module
 from blackboard.blocking import BlockingWorker
-from blackboard.board_worker import BoardWorker
+from blackboard.board_worker import BoardWorker, Until
 from blackboard.errors import BoardClosed
 from blackboard.events import (
     BoardEvent,
@@ -1825,6 +1825,38 @@ def test_at_sigterm_a_worker_of_a_program_puts_back_what_it_runs(url: str) -> No
         assert not board.item("a").running
 
 
+@pytest.mark.parametrize("mode", ["stopped", "idle", "once"])
+@pytest.mark.usefixtures("sigterm")
+def test_at_sigterm_work_that_a_program_waits_for_puts_back_what_it_runs(
+    tmp_path: Path, mode: Until
+) -> None:
+    def ends(event: BoardEvent) -> None:
+        if isinstance(event, RunStarted):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    async def story() -> None:
+        async with opened(tmp_path / "app.db") as board:
+            board.subscribe(ends)
+            await board.add("a", "long")
+            await board.worker().work(mode)
+
+    def blocking_story() -> None:
+        with blocking(str(tmp_path / "app.db")) as board:
+            board.subscribe(ends)
+            board.run("a")
+            board.worker().work(mode)
+
+    def async_story() -> None:
+        asyncio.run(story())
+
+    for work in (async_story, blocking_story):
+        with pytest.raises(SystemExit) as ended:
+            work()
+        assert ended.value.code == 128 + signal.SIGTERM
+        with blocking(str(tmp_path / "app.db")) as board:
+            assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+
+
 @pytest.mark.usefixtures("sigterm")
 def test_a_second_sigterm_ends_the_grace_of_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -2005,7 +2037,7 @@ def test_at_sigterm_a_program_with_blocks_in_several_tasks_ends_without_an_error
 
 GOES_ON = """
 import asyncio, blackboard, contextlib, os, signal, sys
-from blackboard.board_worker import BoardWorker
+from blackboard.board_worker import BoardWorker, Until
 
 _, kind, what = sys.argv
 
