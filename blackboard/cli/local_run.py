@@ -190,7 +190,7 @@ class LocalRun:
             redirect_stdout(out),
             redirect_stderr(err),
             kept_logs(report.log),
-            emitting_info("apscheduler", "azure"),
+            emitting_info("azure"),
         ):
             stopping = type(lost)()
             context = context_of(data, report, save=saved, lost=lost, stopping=stopping)

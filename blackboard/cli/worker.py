@@ -224,8 +224,8 @@ class _Work:
         """Run the worker to its end, with a log; the exit code."""
         gc_seldom()
         try:
-            # Loggers of libraries that the worker itself uses, too.
-            with emitting_info("apscheduler", "azure"), unblocked_stderr():
+            # The loggers of a library that the worker itself uses, too.
+            with emitting_info("azure"), unblocked_stderr():
                 events = EventEmitter(identity(SystemChance()))
                 log = subscriber(SystemClock(), level=level, form=form)
                 events.subscribe(log, "the log")

@@ -11,6 +11,7 @@ a cycle without one, by the loop's own time, counts as a beat, and the next is r
 """
 
 import asyncio
+import logging
 from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.debug import DebugExecutor
@@ -19,6 +20,9 @@ from apscheduler.triggers.base import BaseTrigger
 
 from blackboard.clock import Chance
 
+_EXECUTOR = "blackboard"
+_LOG = logging.getLogger(f"apscheduler.executors.{_EXECUTOR}")
+_LOG.setLevel(logging.WARNING)  # else each beat is two lines in the log of a program
 SPREAD = 0.05
 """The part of a cycle by which a beat comes sooner or later than the mean, so that workers do not
 march in step. The mean is that much shorter than the cycle: no beat is later than promised."""
@@ -118,10 +122,11 @@ class CycleWake(Wake):
         self._beats = Beat(cycle, chance)
         self._scheduler = AsyncIOScheduler(
             timezone=UTC,
-            executors={"default": DebugExecutor()},  # calls from the loop, not from a thread
+            logger=_LOG,
+            executors={_EXECUTOR: DebugExecutor()},  # calls from the loop, not from a thread
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
-        self._job = self._scheduler.add_job(self.beat, self._beats)
+        self._job = self._scheduler.add_job(self.beat, self._beats, executor=_EXECUTOR)
 
     def start(self) -> None:
         self._scheduler.start()

@@ -1,6 +1,7 @@
 """When a worker wakes: by the beat, by a wish, or at once."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -35,6 +36,15 @@ def test_it_wakes_again_and_again_with_the_cycle() -> None:
             assert await wake.wait(), "it was a beat"
 
     waking(story, cycle=0.05)
+
+
+def test_it_writes_nothing_into_the_log_of_a_program(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(wake: CycleWake) -> None:
+        await wake.wait()
+
+    with caplog.at_level(logging.INFO):
+        waking(story, cycle=0.05)
+    assert caplog.messages == []
 
 
 def test_it_wakes_at_the_earliest_wish() -> None:
