@@ -59,6 +59,22 @@ assert client.get("/feeds/toronto?url=z").json()["ahead"] == 1
 views.board().worker().work("idle")
 print(*(run.result["read"] for run in views.board().runs("toronto")))
 """
+MODELS = """
+import blackboard
+import users
+from django.core.management import call_command
+
+call_command("migrate", verbosity=0)
+with blackboard.open_blocking("app.db", handlers=["users"], create=True) as board:
+    board.add_many({"a": {}, "b": {}}, "users")
+    board.worker(slots=1).work("idle")
+    print(*(run.result["users"] for run in board.runs()))
+"""
+SETTINGS = """
+DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "users.sqlite3"}}
+INSTALLED_APPS = ["django.contrib.auth", "django.contrib.contenttypes"]
+SECRET_KEY = "of a test"
+"""
 AT_ONCE = """
 import threading
 import views
@@ -124,6 +140,11 @@ def test_an_application_works_in_its_lifespan(folder: Path) -> None:
 
 def test_a_view_asks_for_runs(folder: Path) -> None:
     assert output_of(folder, "-c", DJANGO) == "z y\n"
+
+
+def test_a_handler_uses_models(folder: Path) -> None:
+    (folder / "site_settings.py").write_text(SETTINGS)
+    assert output_of(folder, "-c", MODELS, DJANGO_SETTINGS_MODULE="site_settings") == "0 0\n"
 
 
 def test_threads_that_are_the_first_open_one_board(folder: Path) -> None:
@@ -205,5 +226,5 @@ def test_a_verb_has_the_arguments_that_the_page_names(verb: str) -> None:
 def test_every_program_of_the_page_is_run() -> None:
     names = set(re.findall(r"^```python\n# (\w+)\.py$", PAGE, re.MULTILINE))
     assert names == {
-        *("feeds", "app", "views", "jobs", "failed", "test_feeds", "counted", "leader"),
+        *("feeds", "app", "views", "jobs", "failed", "test_feeds", "counted", "leader", "users"),
     }
