@@ -306,6 +306,14 @@ def _examine(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (schema,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        names = {name for (name,) in connection.execute(tables)}
+        if not application and not schema and {"rows", "revision"} <= names:
+            raise StoreProblem(
+                f"{path} has the tables of a board, but not its marks in the header, as a copy by "
+                f"`.dump` or `.clone` (to make it a board: `sqlite3 FILE "
+                f'"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA}"`)'
+            )
         raise StoreProblem(f"{path} is the file of another program (name another file)")
     if schema > SCHEMA:
         raise StoreProblem(

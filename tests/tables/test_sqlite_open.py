@@ -156,6 +156,29 @@ def test_a_copy_that_sqlite_made_is_a_board(tmp_path: Path) -> None:
     assert asyncio.run(story()) == ["a", "b"]
 
 
+def test_a_copy_that_was_made_from_a_dump_is_refused_with_what_makes_it_a_board(
+    tmp_path: Path,
+) -> None:
+    async def story() -> list[str]:
+        path, copy = tmp_path / "blackboard.db", tmp_path / "copy.db"
+        table = await SqliteTable.open(path, ManualClock(), Opening(create=True))
+        await table.commit("p", [Insert("a", {"n": 1})])
+        await table.close()
+        with closing(sqlite3.connect(path)) as file, closing(sqlite3.connect(copy)) as copied:
+            copied.executescript("".join(file.iterdump()))
+        with pytest.raises(StoreProblem) as refused:
+            await SqliteTable.open(copy, ManualClock())
+        (remedy,) = re.findall(r"`sqlite3 FILE \"(.+)\"`", str(refused.value))
+        with closing(sqlite3.connect(copy)) as copied:
+            copied.executescript(remedy)
+        table = await SqliteTable.open(copy, ManualClock())
+        found = [row.key for row in await rows_of(table, "p")]
+        await table.close()
+        return found
+
+    assert asyncio.run(story()) == ["a"]
+
+
 @pytest.mark.parametrize("name", ["a b?c#d%20.db", "Łódź 🏙.db", ":memory:", "file:x.db"])
 def test_any_name_is_a_path(tmp_path: Path, name: str) -> None:
     open_and_close(tmp_path / name, Opening(create=True))
