@@ -4,13 +4,16 @@ A stream begins with the mark of the server: where the page has another one, the
 form of it, and scripts load it anew. Then it sends the part each time that its text is another one,
 until the connection, which browsers keep while their tab is visible, the visit or the server ends.
 
-Each stream holds a connection, so there are `most_streams` at a time. A page for which there is no
-stream is polled: its script asks for the part every `QUIET` seconds, and the answer ends with it.
+Each stream holds a connection, so there are `most_streams` at a time, and a few of one browser: it
+has six connections to a host, and with all of them in use it would load nothing more. A page for
+which there is no stream is polled: its script asks for the part every `QUIET` seconds, and the
+answer ends with it.
 """
 
 import asyncio
 import hashlib
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -37,6 +40,8 @@ STATE_EVERY = 1.0
 """Seconds after which a stream looks again whether it is over, and at what its page depends on."""
 MOST_STREAMS = 500
 """Streams at a time: half of the connections of `blackboard serve`."""
+OF_A_BROWSER = 4
+"""Streams of one browser at a time."""
 AGAIN = 0.5
 """Seconds after which a page opens a stream again that was cut."""
 MOST_CACHED = 8_000_000
@@ -74,6 +79,7 @@ class Fragments:
         self._making: dict[_Key, asyncio.Task[Fragment]] = {}
         self._made: dict[_Key, Fragment] = {}
         self._viewers = 0
+        self._sessions = Counter[str]()
 
     @property
     def size(self) -> int:
@@ -81,13 +87,19 @@ class Fragments:
         return sum(len(key[1]) + len(made.event) for key, made in self._made.items())
 
     @contextmanager
-    def viewed(self) -> Iterator[bool]:
-        """Keeps parts while a stream is open; yields whether the stream may stay."""
+    def viewed(self, session: str = "") -> Iterator[bool]:
+        """Keeps parts while a stream is open; yields whether the stream may stay. `session` is that
+        of the browser; "": it has none.
+        """
         self._viewers += 1
+        self._sessions[session] += 1
         try:
-            yield self._viewers <= most_streams()
+            is_fair = not session or self._sessions[session] <= OF_A_BROWSER
+            yield is_fair and self._viewers <= most_streams()
         finally:
             self._viewers -= 1
+            self._sessions[session] -= 1
+            self._sessions += Counter()  # keeps those that have a stream
             self._drop()
 
     def get(
@@ -168,8 +180,10 @@ class _Stream:
     fragments: Fragments
 
     async def events(self) -> AsyncIterator[str | bytes]:
+        visitor = visitor_of(self.request)
+        session = visitor.session if visitor else ""
         async with self.site.snapshot.viewed():
-            with self.fragments.viewed() as may_stay:
+            with self.fragments.viewed(session) as may_stay:
                 event, again = ("server", AGAIN) if may_stay else ("polled", QUIET)
                 mark = self.site.sessions.mark
                 yield f"retry: {1000 * again:.0f}\nevent: {event}\ndata: {mark}\n\n"

@@ -395,6 +395,33 @@ def test_a_page_too_many_to_be_live_says_so_and_is_read_now_and_then(
     context.close()
 
 
+@pytest.mark.parametrize("where", ["background", "windows"])
+def test_many_tabs_and_windows_of_one_browser_leave_it_a_connection(
+    browser: Browser, place: tuple[Site, str], where: str
+) -> None:
+    """A browser has six connections to a host. A tab that is opened in the background is loaded
+    hidden; windows beside each other are all visible.
+    """
+    is_hidden = where == "background"
+    context = browser.new_context(reduced_motion="reduce")
+    shown = context.new_page()
+    shown.goto(place[1])
+    if is_hidden:
+        context.add_init_script(f"({HIDE})(true)")
+    others = [context.new_page() for _ in range(8)]
+    for other in others:
+        other.goto(f"{place[1]}item?id=calm")
+    last = others[-1].locator("a.live")
+    soon(shown, lambda: last.inner_text() == "live" or not is_hidden, "it is heard", seconds=1)
+    shown.goto(f"{place[1]}item?id=quick")
+    if is_hidden:
+        others[-1].evaluate(HIDE, False)
+        others[-1].wait_for_event("request", lambda one: "/live/" in one.url)
+    else:
+        soon(shown, lambda: last.inner_text() == "every 15 s", "it says so", seconds=PATIENCE)
+    context.close()
+
+
 def test_a_page_too_many_to_be_live_is_read_at_once_when_it_is_shown_again(
     page: Page, place: tuple[Site, str]
 ) -> None:

@@ -139,6 +139,8 @@
       polled = message.event === "polled";
     }
     connected(true);
+    // A tab that was opened in the background was hidden before there was a stream to pause.
+    if (document.hidden) document.dispatchEvent(new Event("visibilitychange"));
     if (!isOfAnother()) return;
     // One tab after another: each cookie makes the forms of the one before invalid.
     if (navigator.locks) navigator.locks.request("renew", renew);
