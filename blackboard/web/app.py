@@ -1,6 +1,7 @@
 """The pages as an ASGI application: addresses, errors, static files, sign-in."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -160,7 +161,10 @@ def _page_routes(
         web_page = await page(site, request)
         has_stream = signature is not None and is_live(request)
         live_path = f"{refusals.root_of(request.scope)}/live/{name}{refusals.query_of(request)}"
-        return site.answer(request, web_page, stream=live_path if has_stream else "")
+        now = None
+        with contextlib.suppress(TableError):  # the page shows what was read before
+            now = await site.board.table.now()
+        return site.answer(request, web_page, stream=live_path if has_stream else "", now=now)
 
     routes = [Route(whole_path, whole)]
     if signature is not None:

@@ -191,19 +191,25 @@ class Site:
 
     # ---- answering
 
-    def answer(self, request: Request, page: WebPage, *, stream: str = "") -> Response:
-        """A whole page; `stream` is the address that keeps it live, if any."""
-        html = self._rendered(request, page, layout="base.html", stream=stream)
+    def answer(
+        self, request: Request, page: WebPage, *, stream: str = "", now: datetime | None = None
+    ) -> Response:
+        """A whole page; `stream` is the address that keeps it live, if any, and `now` the store's
+        time, by which scripts show others whatever the clock of a visitor's machine is.
+        """
+        html = self._rendered(request, page, layout="base.html", stream=stream, now=now)
         response = HTMLResponse(html, page.status)
         if made := getattr(request.state, "new_session", ""):
             self.set_cookie(request, response, made)
         return response
 
     def fragment(self, request: Request, page: WebPage) -> str:
-        return self._rendered(request, page, layout="live.html", stream="")
+        return self._rendered(request, page, layout="live.html", stream="", now=None)
 
-    def _rendered(self, request: Request, page: WebPage, *, layout: str, stream: str) -> str:
-        about = {"layout": layout, "stream": stream, "title": page.title}
+    def _rendered(
+        self, request: Request, page: WebPage, *, layout: str, stream: str, now: datetime | None
+    ) -> str:
+        about = {"layout": layout, "stream": stream, "title": page.title, "now": now}
         values = self.common(request) | about | dict(page.values)
         return self.templates.get_template(page.template).render(values)
 

@@ -341,6 +341,63 @@ def test_a_time_to_come_is_rounded_as_the_command_line_does(
         soon(page, partial(reads, words), words, seconds=PATIENCE)
 
 
+@pytest.mark.parametrize("minutes", [10, -10])
+def test_times_are_those_of_the_store_where_the_clock_of_the_browser_is_wrong(
+    page: Page, place: tuple[Site, str], minutes: int
+) -> None:
+    page.add_init_script(f"""window.Right = Date;
+        window.Date = class extends Right {{
+            constructor(...of) {{ super(...(of.length ? of : [Date.now()])); }}
+            static now() {{ return Right.now() + {60_000 * minutes}; }}
+        }};""")
+    page.goto(f"{place[1]}item?id=slow")
+    since = page.locator("time.elapsed")
+    soon(page, lambda: "since" not in since.inner_text(), "it is shown", seconds=PATIENCE)
+    shown = since.inner_text()
+    elapsed = page.evaluate(
+        "(Right.now() - new Date(document.querySelector('time.elapsed').dateTime)) / 1000"
+    )
+    unit = {"s": 1, "m": 60, "h": 3600}[shown[-1]]
+    assert elapsed - unit - 2 <= int(shown[:-1]) * unit <= elapsed + 1
+
+
+def test_what_was_done_is_said_once(
+    page: Page, place: tuple[Site, str], board: BlockingBoard
+) -> None:
+    page.goto(f"{place[1]}item?id=quick")
+    for verb in ("pause", "resume"):
+        page.locator(f"#act-{verb} summary").click()
+        page.locator(f"#act-{verb} button.primary").click()
+        said = page.locator(".banner.good")
+        soon(page, lambda: f"{verb}d." in said.inner_text(), "it is said", seconds=PATIENCE)  # noqa: B023
+    assert page.url == f"{place[1]}item?id=quick"
+    page.reload()
+    assert said.count() == 0
+    page.go_back()
+    assert said.count() == 0
+
+
+@pytest.mark.parametrize("path", ["", "item?id=calm", f"item?id={quote(HOSTILE)}", "runs"])
+def test_a_page_is_whole_on_paper_and_dark_on_light(
+    browser: Browser, place: tuple[Site, str], path: str
+) -> None:
+    context = browser.new_context(viewport={"width": 720, "height": 1000}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(place[1] + path)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 36, 32)"
+    assert page.evaluate("document.documentElement.scrollWidth") == 720
+    scrolls = """all => all.filter((one) => {
+        const style = getComputedStyle(one);
+        return style.overflowX !== "visible" || style.maxHeight !== "none";
+    }).length"""
+    assert page.locator(".scroll, pre").evaluate_all(scrolls) == 0
+    hidden = "all => all.every((one) => !one.offsetHeight)"
+    assert page.locator(".actions, .bulk, .filter").evaluate_all(hidden)
+    context.close()
+
+
 def test_a_zone_and_keys_go_by_the_root_also_on_a_paused_board(
     page: Page, place: tuple[Site, str]
 ) -> None:

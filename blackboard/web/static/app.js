@@ -5,6 +5,15 @@
 (() => {
   const UNITS = [["s", 1, 120], ["m", 60, 7200], ["h", 3600, 172800], ["d", 86400, Infinity]];
   const zoneOf = () => document.body.dataset.zone || "UTC";
+
+  // Times are those of the store; the clock of this machine may be wrong by minutes.
+  const ahead = (() => {
+    const loaded = performance.getEntriesByType("navigation")[0]?.responseStart;
+    const told = Number(document.body.dataset.now); // when the answer began to arrive
+    const by = loaded && told ? Date.now() - performance.now() + loaded - told : 0;
+    return Math.abs(by) > 2000 ? by : 0;
+  })();
+  const clock = () => Date.now() - ahead;
   let format = null;
 
   const formatter = () => {
@@ -41,7 +50,7 @@
   };
 
   const times = (root = document) => {
-    const now = new Date();
+    const now = clock();
     for (const time of root.querySelectorAll("time")) write(time, now);
   };
 
@@ -110,7 +119,7 @@
     link.classList.toggle("polled", is && polled);
     link.lastElementChild.textContent = state;
     link.dataset.title ??= link.title;
-    link.title = !is ? `As it was at ${formatter().format(new Date(heard))}`
+    link.title = !is ? `As it was at ${formatter().format(new Date(heard - ahead))}`
       : polled ? "Too many pages are open for this one to be live" : link.dataset.title;
   };
 
@@ -165,6 +174,14 @@
     if (document.hidden || !sse) return;
     sse.config.reconnectDelay = 500; // milliseconds
     sse.delayCanceller?.();
+  };
+
+  // What was done is said once: not when the page is loaded again, or its address is shared.
+  const forget = () => {
+    const address = new URL(location);
+    if (!address.searchParams.has("done")) return;
+    address.searchParams.delete("done");
+    history.replaceState(history.state, "", address);
   };
 
   // ---- keys
@@ -299,6 +316,7 @@
   };
 
   const begin = () => {
+    forget();
     zones();
     const all = () => {
       times();
