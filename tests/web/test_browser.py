@@ -693,7 +693,6 @@ def test_keys_search_move_and_open(page: Page, place: tuple[Site, str]) -> None:
     page.wait_for_url("**/item?id=*")
 
 
-@pytest.mark.parametrize("width", [1000, 730])
 def test_bars_leave_room_where_a_page_is_zoomed_in(page: Page, place: tuple[Site, str]) -> None:
     """A window of 1280 by 900 at 300 %."""
     page.set_viewport_size({"width": 427, "height": 300})
@@ -704,6 +703,7 @@ def test_bars_leave_room_where_a_page_is_zoomed_in(page: Page, place: tuple[Site
     assert page.locator(".top, .bulk").evaluate_all(covered) < 100
 
 
+@pytest.mark.parametrize("width", [1000, 730])
 def test_what_is_focused_by_keys_is_not_covered_by_the_bars_that_stay(
     page: Page, place: tuple[Site, str], width: int
 ) -> None:
