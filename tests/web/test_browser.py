@@ -410,6 +410,23 @@ def test_a_zone_and_keys_go_by_the_root_also_on_a_paused_board(
     assert page.locator("#zone").input_value() == "Asia/Tokyo"
 
 
+def test_a_zone_is_kept_below_a_path_with_and_without_its_slash(
+    page: Page, place: tuple[Site, str]
+) -> None:
+    serve = ("serve", "--prefix", "/team", "--listen", "127.0.0.1:0", "--json")
+    served = place[0].start(*serve)
+    eventually(lambda: "url" in served.text, "the pages are served")
+    url = json.loads(served.text.splitlines()[0])["url"]
+    page.goto(url)
+    page.locator("#zone").select_option("Asia/Tokyo")
+    for address in (url, url.rstrip("/"), f"{url}runs"):
+        page.goto(address)
+        assert page.locator("#zone").input_value() == "Asia/Tokyo", address
+    page.goto("about:blank")
+    served.process.terminate()
+    assert served.ended() == 0
+
+
 def test_a_server_that_is_gone_is_said(browser: Browser, place: tuple[Site, str]) -> None:
     """In a page of its own: the console of a browser reports what was not answered."""
     context = browser.new_context(reduced_motion="reduce")

@@ -199,6 +199,7 @@ def test_the_pages_of_an_empty_board(site: WebSite) -> None:
         answer = site.get(path)
         assert answer.status_code == (404 if path in {"/item", "/run", "/report"} else 200), path
         assert "<h1" in answer.text
+    assert '<h2>Lag</h2><p class="big">–</p><p class="quiet">no run</p>' in site.get("/health").text
 
 
 def test_the_pages_of_a_board_with_items(odd: WebSite) -> None:

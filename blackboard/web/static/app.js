@@ -69,7 +69,7 @@
     }
     select.value = zoneOf();
     select.addEventListener("change", () => {
-      document.cookie = `${document.body.dataset.zoneCookie}=${encodeURIComponent(select.value)}; path=${document.body.dataset.root}; max-age=31536000; samesite=lax`;
+      document.cookie = `${document.body.dataset.zoneCookie}=${encodeURIComponent(select.value)}; path=${document.body.dataset.root.replace(/(.)\/$/, "$1")}; max-age=31536000; samesite=lax`;
       document.body.dataset.zone = select.value;
       const address = new URL(location);
       if (address.searchParams.has("zone")) {
