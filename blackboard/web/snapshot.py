@@ -444,7 +444,7 @@ class Snapshot:
         if was is None:
             self._ids = None
         else:
-            self.counts.subtract(was.facets())
+            self._uncount(was)
         self.counts.update(entry.facets())
         self.entries[item.id] = entry
         if item.waits:
@@ -454,9 +454,16 @@ class Snapshot:
     def _remove(self, item_id: str) -> None:
         was = self.entries.pop(item_id, None)
         if was is not None:
-            self.counts.subtract(was.facets())
+            self._uncount(was)
             self._ids = None
             self.version += 1
+
+    def _uncount(self, entry: Entry) -> None:
+        """Counts an item no longer. A tag or a type may be that of one item, and not come again."""
+        self.counts.subtract(entry.facets())
+        for facet in entry.facets():
+            if not self.counts[facet]:
+                del self.counts[facet]
 
     async def _aged(
         self, ids: Iterable[str], locks: Mapping[str, Lock], now: datetime
