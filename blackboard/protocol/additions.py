@@ -5,7 +5,7 @@ is not applied again, and is not taken for an item that another process added un
 item that is added over the tombstone of an earlier life of its id goes on with its fence.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -24,6 +24,9 @@ from blackboard.rules.applied import ADDED, additions, is_applied
 from blackboard.rules.transitions import added
 from blackboard.spec import Spec, encode_spec
 from blackboard.table import Conflict, Refused, Unknown
+
+FEW = 50
+"""Items that are looked for one by one when they are added; for more of them the board is read."""
 
 
 class New(Struct, frozen=True, kw_only=True):
@@ -146,7 +149,7 @@ async def add_missing(
         )
     while True:
         present, gone = set[str](), dict[str, Item]()
-        async for item in board.items(removed=True):
+        async for item in _there(board, new):
             if item.state is State.REMOVED:
                 gone[item.id] = item
             else:
@@ -154,6 +157,20 @@ async def add_missing(
         missing = [new_item for new_item in new if new_item.id not in present]
         with suppress(AlreadyThere):
             return await add_many(board, missing, tombstones=gone, on_added=on_added)
+
+
+async def _there(board: BoardTable, new: Sequence[New]) -> AsyncIterator[Item]:
+    """The items and tombstones of the ids of few items that are to be added; for many, those of the
+    whole board, which has a row for each removed item, too.
+    """
+    if len(new) > FEW:
+        async for item in board.items(removed=True):
+            yield item
+        return
+    for new_item in new:
+        with suppress(BadRow):  # adding it shows what is wrong
+            if (there := await board.item(new_item.id)) is not None:
+                yield there
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:

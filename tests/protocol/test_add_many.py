@@ -79,6 +79,19 @@ async def test_those_that_are_missing_are_added_also_where_another_process_adds_
     assert await disagreements(scene.board) == []
 
 
+@story
+async def test_a_few_items_are_added_without_a_reading_of_the_board(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_many(scene.board, new(*IDS[:9]), tombstones={})
+    await remove(scene.board, IDS[0])
+    monkeypatch.setattr(scene.board, "items", None)
+    done: list[Item] = []
+    assert await add_missing(scene.board, new("another", *IDS[:2]), on_added=done.extend) == {}
+    assert {item.id: item.fence for item in done} == {"another": 0, IDS[0]: 1}
+    assert await disagreements(scene.other) == []
+
+
 @pytest.mark.of_each_store
 @story
 async def test_a_batch_without_an_answer_adds_each_item_once(scene: Scene) -> None:
