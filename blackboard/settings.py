@@ -49,6 +49,8 @@ from blackboard.spec import (
 FILE_NAME = "blackboard.toml"
 MOST_REMEMBERED = 20_000
 """The most specs whose settings a resolver caches."""
+LONGEST_REMEMBERED = 1_000
+"""Characters of a spec with params that it caches: params may be long, and others in each item."""
 MOST_HISTORY = 1_000_000
 """The most runs that are kept of an item."""
 
@@ -501,7 +503,9 @@ def resolver(settings: Settings, handlers: Mapping[str, Handler], *, unread: str
             if unread and entry.schedule is None:
                 problem = f"{unread}; {item_type!r} may have its schedule there"
                 raise BadInput("jobs", problem, "mend that first, or say when the item runs")
-            cached[item_type, spec] = cached[item_type, bare] = entry
+            cached[item_type, bare] = entry
+            if len(spec) <= LONGEST_REMEMBERED:
+                cached[item_type, spec] = entry
         return entry
 
     return resolved

@@ -1,6 +1,7 @@
 """The settings file is read whole and refused whole, with the line of what is wrong."""
 
 import tomllib
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -366,6 +367,19 @@ def test_an_item_wins_over_its_type_and_that_over_the_handler(tmp_path: Path) ->
     assert known.timeout.total_seconds() == 120
     assert (known.retries, known.fenced, known.slots) == (0, False, 5)
     assert resolve("t", encode_spec(Spec(retries=0))) is known
+
+
+def test_long_params_of_many_items_do_not_fill_the_memory() -> None:
+    resolve = resolver(Settings(), {})
+    tracemalloc.start()
+    try:
+        for number in range(500):
+            params = {"text": f"{number} {'x' * 20_000}"}
+            settings = resolve("feed", encode_spec(Spec(every="1h", params=params)))
+            assert settings is resolve("feed", encode_spec(Spec(every="1h")))
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_location_computes_the_settings_of_a_run_once(tmp_path: Path) -> None:
