@@ -167,6 +167,8 @@ class WorkerMetrics:
                 self._count(
                     worker, {kind: requests[kind] - counted[worker, kind] for kind in requests}
                 )
+                for kind in requests:  # a program may have a worker for each thing that it does
+                    del counted[worker, kind]
                 self._drop_runs(worker)
             case events.CoordinatorElected():
                 self._gauges["worker_is_coordinator"].set(True)

@@ -1,6 +1,7 @@
 """What a worker did, as its metrics count it: compared with the history, and event by event."""
 
 import asyncio
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,24 @@ def test_what_a_worker_could_not_release_is_in_progress_no_longer_when_it_has_en
     assert found["partitions_held", "clicks"] == 0
 
 
+def test_workers_that_have_ended_take_no_memory() -> None:
+    """A program may have a worker for each thing that it does."""
+    metrics, requests = WorkerMetrics(), {"commits": 5, "pages": 1, "total": 6}
+    taken = list[int]()
+    tracemalloc.start()
+    try:
+        for number in range(2_000):
+            worker = f"rabbit:7301:{number:08x}"
+            metrics(WorkerStarted(worker, slots=8, cycle=60.0, types=("feed",), groups=()))
+            metrics(Walked(worker, **WALKED, requests=requests))
+            metrics(WorkerStopped(worker, runs=0, requests=requests))
+            taken.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert taken[-1] - taken[999] < 50_000
+    assert values(metrics)["store_requests_total", "commits"] == 10_000
+
+
 def test_a_worker_that_begins_changes_nothing_of_what_another_holds() -> None:
     metrics = WorkerMetrics()
     metrics(STARTED)
@@ -180,9 +199,11 @@ def test_what_accept_cannot_mean_is_answered_in_a_format_that_is_usual(accept: s
     assert list(families(body))
 
 
+WALKED: dict[str, Any] = {"claims": 0, "due": 0, "locks": 0, "missed": 0, "complete": True}
+
+
 def walked(**about: Any) -> Walked:
-    given = {"claims": 0, "due": 0, "locks": 0, "missed": 0, "complete": True, "requests": {}}
-    return Walked("w", **{**given, **about})
+    return Walked("w", **{**WALKED, "requests": {}, **about})
 
 
 COUNTED: dict[str, tuple[BoardEvent | list[BoardEvent], tuple[str, ...], float]] = {
