@@ -22,6 +22,9 @@ from blackboard.table import TableError
 OF_AN_ITEM = 50
 """Newest runs of an item that are read."""
 MOST_KEPT = 40_000
+"""Runs that are kept; fewer, where their results are long."""
+ROOM = 1_000
+"""Characters of what a run has said that count as another run."""
 LONGEST = 5.0
 """Seconds that a search may take to get to the time where it begins, and from there: on a large
 board few runs may match."""
@@ -40,6 +43,12 @@ class _Kept(NamedTuple):
     until: float
     """Monotonic seconds until which they are kept."""
     runs: Sequence[Run]
+
+    @property
+    def size(self) -> int:
+        """How much room it takes, as a number of runs."""
+        said = (len(text) for run in self.runs for text in (run.result, run.error, *run.warnings))
+        return len(self.runs) + sum(said) // ROOM
 
 
 class RecentRuns:
@@ -102,14 +111,14 @@ class RecentRuns:
             self._drop(item_id)
         self._kept[item_id] = kept
         insort(self._order, (kept.heard, item_id))
-        self._number += len(kept.runs)
+        self._number += kept.size
         while self._number > MOST_KEPT:
             self._drop(self._order[0][1])
 
     def _drop(self, item_id: str) -> None:
         kept = self._kept.pop(item_id)
         del self._order[bisect_left(self._order, (kept.heard, item_id))]
-        self._number -= len(kept.runs)
+        self._number -= kept.size
 
 
 def _may_come_back(run: Run) -> bool:

@@ -2162,6 +2162,19 @@ async def test_runs_that_several_pages_read_at_once_count_once(
 
 
 @story
+async def test_few_runs_with_long_results_are_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recent, "MOST_KEPT", 40)
+    runs = RecentRuns(scene.board)
+    for number in range(5):
+        claim = await scene.claimed((await scene.add(f"item {number}")).id)
+        await scene.let_go(claim, result=f'"{"x" * 15_000}"')
+    found, _ = await runs.newest([one async for one in scene.board.items()], RunQuery(), limit=9)
+    assert (len(found), len(runs._kept)) == (5, 2)
+
+
+@story
 async def test_searches_that_waited_for_one_without_an_answer_wait_for_no_other(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
