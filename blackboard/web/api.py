@@ -326,9 +326,10 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
                 "this board is read-only: `blackboard serve --operator` allows changes"
             )
         decoded = await _body(request, operation.request)
-    else:
-        decoded = _query(request, operation.request)
-    return refusals.json_answer(await operation.act(site, request, decoded))
+        return refusals.json_answer(await operation.act(site, request, decoded))
+    decoded = _query(request, operation.request)
+    async with site.turn(request):
+        return refusals.json_answer(await operation.act(site, request, decoded))
 
 
 def _query(request: Request, struct: Any) -> Any:

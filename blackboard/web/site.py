@@ -11,7 +11,8 @@ import asyncio
 import hmac
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
@@ -22,7 +23,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from blackboard import __version__
@@ -52,6 +53,8 @@ _CODE = re.compile("`([^`]+)`")
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 _CHANGED = re.compile(r"[\0\r\n]|%(?=00|0A|0D|25)")
 _WRITTEN = re.compile(r"%(00|0A|0D|25)")
+ANSWERED_AT_ONCE = 16
+"""Pages that are read at a time."""
 MOST_JSON = 20_000
 """Characters of a value that are shown."""
 
@@ -105,11 +108,13 @@ class Site:
     """Held while next times are searched for: of one item at a time."""
     _readings: dict[object, _Reading] = field(default_factory=dict, init=False)
     _computing: asyncio.Semaphore = field(init=False)
+    _turns: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
         self.snapshot, self.runs = Snapshot(self.board), RecentRuns(self.board)
         self.chooser = Chooser(self.snapshot)
         self._computing = asyncio.Semaphore(COMPUTED_AT_ONCE)
+        self._turns = asyncio.Semaphore(ANSWERED_AT_ONCE)
         self.templates = Environment(
             loader=PackageLoader("blackboard.web"),
             autoescape=select_autoescape(default=True, default_for_string=True),
@@ -151,6 +156,17 @@ class Site:
         """
         async with self._computing:
             return await in_thread(function, *values)
+
+    @asynccontextmanager
+    async def turn(self, request: Request) -> AsyncIterator[None]:
+        """Waits for the turn of a request to read something. Raises ClientDisconnect where its
+        client has gone meanwhile: on a busy machine, clients that give up and ask again would else
+        be answered later and later.
+        """
+        async with self._turns:
+            if await request.is_disconnected():
+                raise ClientDisconnect
+            yield
 
     async def shared(
         self,

@@ -4,7 +4,7 @@ import asyncio
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
@@ -22,7 +22,8 @@ from blackboard import open_blocking
 from blackboard.cli.serve import listeners_on
 from blackboard.endpoint import Endpoint
 from blackboard.tables.memory import MemoryTable
-from blackboard.web import live, server
+from blackboard.web import app, live, server
+from blackboard.web import site as web_site
 from blackboard.web.server import PageServer, most_connections
 from tests.metrics.shortage import answered_after_shortage
 from tests.support.boards import make_board
@@ -352,6 +353,38 @@ def test_a_shortage_of_descriptors_is_one_line(
     serving(story)
     [told] = caplog.records
     assert "no descriptor is left for another connection" in told.getMessage()
+
+
+def test_what_clients_have_given_up_meanwhile_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_site, "ANSWERED_AT_ONCE", 1)
+    read, signature = app.PAGES["workers"]
+    asked, over = list[str](), asyncio.Event()
+
+    async def slowly(site: web_site.Site, request: Request) -> Mapping[str, Any]:
+        asked.append(request.url.path)
+        await over.wait()
+        return await read(site, request)
+
+    monkeypatch.setitem(app.PAGES, "workers", (slowly, signature))
+
+    async def story(found: Served) -> None:
+        state = found.server.server_state
+        first, _ = await found.sends(request("/workers", "Connection: close"))
+        await found.until(lambda: asked)
+        left = [await found.sends(request(f"/{name}workers")) for name in ("", "api/v1/") * 9]
+        await found.until(lambda: len(state.tasks) == 19)
+        for _, writer in left:
+            writer.transport.abort()
+        await found.until(lambda: len(state.connections) == 1)
+        last, _ = await found.sends(request("/workers", "Connection: close"))
+        await found.until(lambda: len(state.tasks) == 20)
+        over.set()
+        assert (await rest(first)).startswith(b"HTTP/1.1 200")
+        assert (await rest(last)).startswith(b"HTTP/1.1 200")
+        assert asked == ["/workers"] * 2
+        assert sorted(found.statuses) == [200, 200, *[400] * 18]
+
+    serving(story, board_pages)
 
 
 @pytest.mark.parametrize(
