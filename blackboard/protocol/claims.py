@@ -293,7 +293,12 @@ async def trusted(board: BoardTable, claims: Sequence[Claim]) -> tuple[Claim, ..
     """
     if not any(_is_past(claim, board) for claim in claims):
         return tuple(claims)
-    renewed = await asyncio.gather(*(_renewed(board, claim) for claim in claims))
+    nonces = {claim.nonce for claim in claims}
+    board.in_flight |= nonces  # else a look meanwhile would adopt them
+    try:
+        renewed = await asyncio.gather(*(_renewed(board, claim) for claim in claims))
+    finally:
+        board.in_flight -= nonces
     return tuple(claim for claim in renewed if claim is not None and not _is_past(claim, board))
 
 

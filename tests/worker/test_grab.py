@@ -2,17 +2,20 @@
 shares.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
 
+from blackboard.clock import Clock
 from blackboard.events import BusBack, BusUnavailable, GroupTrouble
 from blackboard.model import replace
+from blackboard.protocol.keys import LOCK
 from blackboard.rules.grab import Channel, Hash, Times
 from blackboard.rules.shares import CATCHING_UP, Balance, names_of
 from blackboard.sharing.partitions import GroupWorker
-from tests.support.fleet import Network
+from blackboard.table import Etag, Insert, Op, Replace
+from tests.support.fleet import Network, NetworkTable
 from tests.support.groups import LEASE, ROUND, Group, sharing
 from tests.support.simulated_bus import SharedBus
 
@@ -231,3 +234,33 @@ async def test_a_worker_that_is_asked_to_stop_while_it_reads_claims_nothing(grou
         await group.fleet.turn(EVEN)
     assert group.hands["ann"].task.done()
     assert group.log.began == []
+
+
+@above_the_store
+@sharing(partitions=1, balance="grab")
+async def test_a_lock_whose_taking_is_answered_late_is_not_adopted_meanwhile(group: Group) -> None:
+    """Looks go on beside the claims, and the overrides, of won races: while those have no answer,
+    and while a lock that is nearly stale by then is renewed.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for owner in ("ann", "ben"):
+            await group.join(owner)
+            table = group.hands[owner].table
+            patch.setattr(table, "commit", answering_late(table, group.fleet.clock))
+            await group.fleet.turn(TIMES.maximum + LEASE)
+            assert [worker for _, _, worker in group.log.began].count(owner) == 1
+            await group.hands[owner].dies()
+
+
+def answering_late(table: NetworkTable, clock: Clock) -> Callable[..., Awaitable[list[Etag]]]:
+    commit = table.commit
+
+    async def slowly(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        etags = await commit(partition, ops)
+        if all(op.key.startswith(LOCK) for op in ops):
+            await clock.sleep(1.2 * ROUND)
+        elif any(isinstance(op, Insert | Replace) and op.key.startswith(LOCK) for op in ops):
+            await clock.sleep(0.85 * LEASE)
+        return etags
+
+    return slowly
