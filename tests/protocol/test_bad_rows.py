@@ -21,6 +21,7 @@ from blackboard.model import LARGEST, Applied, Mark, QueuedRun, decoded_as, repl
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.board_table import BoardTable, mark_in
+from blackboard.protocol.claims import override
 from blackboard.protocol.edits import pause, remove
 from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.records import decoded, item_record
@@ -100,6 +101,20 @@ async def test_what_this_program_adds_to_the_largest_numbers_can_still_be_read(
     assert told.problem.startswith("no worker runs it: fence: no fence is above 999,999,999,999")
     await remove(scene.other, "davis")
     assert (await scene.item()).fence == LARGEST
+
+
+@pytest.mark.of_one_store("what is taken over is decided above the store")
+@story
+async def test_no_second_run_has_the_last_fence(scene: Scene) -> None:
+    item = await scene.add(every="1h", stale_after="10s")
+    rows = (KEY, keys.next_key(item.ready, "davis"))
+    await plant(scene, *[Merge(key, {"fence": LARGEST - 1}, ANY) for key in rows])
+    made = await scene.claimed()
+    scene.later(seconds=11)
+    assert await override(scene.other, await scene.lock(), owner="you") is None
+    last = await scene.item()
+    assert (made.fence, last.fence, last.running) == (LARGEST, LARGEST, False)
+    assert await scene.outcomes() == [(LARGEST, "abandoned")]
 
 
 @pytest.mark.of_one_store("what a worker may claim is judged above the store")

@@ -134,6 +134,19 @@ async def test_a_run_whose_lock_is_lost_saves_nothing(scene: Scene, how: str) ->
     assert (await scene.item()).checkpoint == ("" if how == "remove" else PAGE)
 
 
+@pytest.mark.parametrize("outcome", ["ok", "failed"])
+@story
+async def test_a_save_that_comes_after_the_release_of_its_run_saves_nothing(
+    scene: Scene, outcome: str
+) -> None:
+    """The item waits by then, under the fence of that run."""
+    made = await saving(scene)
+    await scene.let_go(made, outcome)
+    assert await save(scene.board, made, '{"page":58}') is None
+    item, token = await scene.item(), await scene.token()
+    assert item.checkpoint == token.checkpoint == (PAGE if outcome == "failed" else "")
+
+
 @story
 async def test_a_run_saves_nothing_for_the_next_one_of_its_worker_in_the_same_millisecond(
     scene: Scene,

@@ -18,6 +18,7 @@ from blackboard.protocol.claims import (
     override,
     pass_over,
     renew,
+    renew_all,
     trusted,
 )
 from blackboard.protocol.edits import edit, pause, remove, resume, run_now, unlock
@@ -618,3 +619,17 @@ async def test_a_slot_that_somebody_else_sees_to_is_not_passed_over(
     else:
         scene.table.script(Fault.NEVER)
     assert not await pass_over(scene.board, token, move=Move.SKIP)
+
+
+@story
+async def test_of_renewals_in_one_batch_one_that_the_store_refuses_loses_no_lock(
+    scene: Scene,
+) -> None:
+    for name in "abc":
+        await scene.add(name, every="1h")
+    claims = (await scene.take("a", "b", "c")).claims
+    scene.later(seconds=5)
+    scene.table.script(Fault.REFUSED)
+    renewed = await renew_all(scene.board, [(claim, "") for claim in claims])
+    now = scene.clock.monotonic()
+    assert {claim.id: claim.sent for claim in renewed} == {"a": claims[0].sent, "b": now, "c": now}

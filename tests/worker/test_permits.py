@@ -326,3 +326,23 @@ async def test_a_worker_that_is_to_stop_while_it_asks_for_permits_claims_nothing
     assert await place.other.lock("davis") is None
     assert await held(place) == []
     assert await place.outcomes("davis") == []
+
+
+@with_workers
+async def test_a_worker_that_is_to_stop_while_it_asks_for_the_permit_of_a_stale_lock_leaves_that(
+    place: Workplace,
+) -> None:
+    await place.add("davis", item_type="scarce", every="1h", stale_after="3s")
+    await place.claimed("davis", board=place.other, owner="dead")
+    worker = await place.worker()
+    place.later(seconds=12)
+
+    async def stop() -> None:
+        worker.worker.stop()
+
+    place.table.script(stop)
+    await worker.walk()
+    await worker.ended()
+    assert keys.permits_partition(place.board.name) in place.table.partitions
+    assert (await place.lock()).owner == "dead"
+    assert await held(place) == []

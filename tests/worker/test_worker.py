@@ -592,6 +592,25 @@ async def test_after_the_grace_what_runs_is_put_back(place: Workplace) -> None:
     assert token.ready <= place.clock.now()
 
 
+@with_workers
+async def test_the_grace_counts_from_when_it_was_asked_to_stop(place: Workplace) -> None:
+    """Also where its walk takes long to end."""
+    await place.add("davis", every="1h")
+    worker = await place.worker(grace=timedelta(seconds=30))
+    await worker.run("davis")
+
+    async def slowly() -> None:
+        worker.worker.stop()
+        place.later(seconds=20)
+
+    place.table.script_reads(slowly)
+    worker.wake.beat()
+    await place.sleeps(10)
+    place.later(seconds=10)
+    await worker.ended()
+    assert await place.outcomes() == [(1, "cancelled")]
+
+
 @pytest.mark.case("RR06")
 @with_workers
 async def test_asked_twice_it_gives_no_grace(place: Workplace) -> None:
