@@ -445,6 +445,8 @@ class GroupWorker:
         except TableError as trouble:
             if not isinstance(trouble, Busy | Unavailable | Unknown):  # the breaker reports those
                 self._cannot_serve(trouble)
+        finally:
+            self.holdings.changed.set()  # a worker that leaves waits for its claims
         return name in self.holdings.ids
 
     def _release_lost(self, name: str) -> None:
@@ -513,7 +515,7 @@ class GroupWorker:
         self._announced = -math.inf
         with suppress(TableError):
             await self._announce()
-        while len(self.holdings):
+        while len(self.holdings) or self.board.in_flight:
             self.holdings.changed.clear()
             await self.holdings.changed.wait()
         if self._racing is not None:

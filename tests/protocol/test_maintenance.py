@@ -14,7 +14,7 @@ from blackboard.model import Mark
 from blackboard.protocol.board_pause import agree, is_paused, pause_board, resume_board
 from blackboard.protocol.board_table import BoardTable, mark_in
 from blackboard.protocol.keys import MAINTENANCE
-from blackboard.table import Conflict, Etag, Op, Row
+from blackboard.table import ANY, Conflict, Delete, Etag, Op, Row
 from blackboard.tables.memory import Contents, MemoryTable
 from tests.support.boards import settings_of
 from tests.support.clocks import ManualClock, SeededChance
@@ -205,6 +205,21 @@ def test_a_worker_finishes_what_two_commands_have_left_that_were_killed(
             if is_decided:
                 finish(agree(place.board))
             assert place.paused == [is_decided] * 2, order
+
+
+async def half_resumed(board: BoardTable) -> None:
+    """A resume that was killed when it had deleted the row of shard 0."""
+    await pause_too(board)
+    await board.table.commit(board.shard(0), [Delete(MAINTENANCE, ANY)])
+
+
+async def look(board: BoardTable) -> None:
+    await is_paused(board, 1)
+
+
+def test_a_worker_that_finishes_a_resume_deletes_no_row_of_a_pause_that_comes_meanwhile() -> None:
+    for place, order in every_order((pause, look), first=(half_resumed,)):
+        assert place.paused == [True] * 2, order
 
 
 def test_the_mark_that_a_killed_pause_has_left_gives_way_to_that_of_the_next() -> None:

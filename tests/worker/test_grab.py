@@ -252,6 +252,29 @@ async def test_a_lock_whose_taking_is_answered_late_is_not_adopted_meanwhile(gro
             await group.hands[owner].dies()
 
 
+@above_the_store
+@sharing(partitions=1, balance="grab")
+async def test_a_worker_that_is_to_stop_while_it_claims_puts_that_back(group: Group) -> None:
+    """However late the claim is answered."""
+    await group.join("ann")
+    ann, clock = group.hands["ann"], group.fleet.clock
+    commit = ann.table.commit
+
+    async def slowly(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        etags = await commit(partition, ops)
+        if any(isinstance(op, Insert) and op.key.startswith(LOCK) for op in ops):
+            ann.worker.stop()
+            await clock.sleep(ROUND)
+        return etags
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ann.table, "commit", slowly)
+        await group.fleet.turn(TIMES.normal + 2 * ROUND)
+    assert ann.task.done()
+    assert group.log.began == []
+    assert [lock async for lock in group.board.locks()] == []
+
+
 def answering_late(table: NetworkTable, clock: Clock) -> Callable[..., Awaitable[list[Etag]]]:
     commit = table.commit
 

@@ -192,8 +192,9 @@ def declared(handler: Handler, **said: Any) -> Handler:
 
 @sharing()
 async def test_a_worker_that_is_to_stop_hands_over_within_seconds(group: Group) -> None:
+    """Also when the others have just looked."""
     await group.join("ann", "ben", "cleo")
-    await group.fleet.turn(3 * ROUND)
+    await group.fleet.turn(3 * ROUND + INITIAL_DELAY + 1.0)
     began = group.fleet.clock.monotonic()
     group.hands["cleo"].worker.stop()
     await group.fleet.turn(ROUND + 5.0)
