@@ -446,6 +446,19 @@ async def test_every_change_of_a_waiting_item_makes_its_token_anew(scene: Scene)
         assert dict(written.data)["spec"] == after.spec
 
 
+@story
+async def test_a_lock_that_was_overridden_meanwhile_is_not_marked(scene: Scene) -> None:
+    """By a worker whose loop stands still, and that has just read its own lock."""
+    await scene.add("davis", every="1h", stale_after="3s")
+    made = await scene.claimed()
+    scene.later(seconds=10)
+    lock = await scene.lock()
+    scene.table.script(lambda: override(scene.other, lock, owner="you"))
+    await mark_standstill(scene.board, "davis", made.fence)
+    lock = await scene.lock()
+    assert (lock.owner, lock.stood_still) == ("you", False)
+
+
 @pytest.mark.of_each_store
 @story
 async def test_what_stood_still_is_taken_over_once(scene: Scene) -> None:

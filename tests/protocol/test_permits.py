@@ -215,6 +215,21 @@ async def test_permits_that_nobody_renews_are_deleted_after_a_day(scene: Scene) 
     assert [row.key async for row in scene.other.table.scan(PARTITION)] == [mine.row_key]
 
 
+@story
+async def test_an_old_permit_that_is_taken_over_meanwhile_is_not_deleted(scene: Scene) -> None:
+    await take(scene.other, ONE, ["a"], owner="dead")
+    scene.later(days=2)
+    mine: list[HeldPermit] = []
+
+    async def taken_over() -> None:
+        mine.extend(await take(scene.other, ONE, ["b"], owner="me"))
+
+    scene.table.script(taken_over)
+    await forget_lost(scene.board)
+    assert await renew(scene.other, mine) != ()
+    assert await take(scene.other, ONE, ["c"], owner="you") == []
+
+
 @pytest.mark.of_each_store
 @story
 async def test_a_permit_of_a_newer_version_is_never_deleted(scene: Scene) -> None:

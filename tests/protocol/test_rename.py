@@ -164,6 +164,16 @@ async def test_a_failure_that_was_acknowledged_stays_so(scene: Scene) -> None:
     assert after.acknowledged == before.replace('"fence":1', '"fence":2')
 
 
+@story
+async def test_what_is_claimed_before_it_is_paused_goes_on_under_its_id(scene: Scene) -> None:
+    await scene.add("davis", every="1h")
+    scene.table.script(lambda: scene.claimed("davis", board=scene.other))
+    with pytest.raises(BlackboardError, match="davis runs"):
+        await rename(scene.board, "davis", "woodland", scene.mark())
+    item = await scene.item()
+    assert (item.state, item.running, item.paused) == (State.ACTIVE, True, "")
+
+
 @pytest.mark.of_each_store
 @story
 async def test_what_runs_is_not_renamed(scene: Scene) -> None:

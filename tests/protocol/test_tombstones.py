@@ -13,12 +13,14 @@ from blackboard.protocol.additions import New, add, ensure
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.edits import remove
 from blackboard.protocol.releases import ReleaseOutcome
+from blackboard.protocol.rename import rename
 from blackboard.protocol.retention import (
     Pruned,
     Retention,
     delete_tombstones,
     is_expired,
     prune_unreleased,
+    raise_floor,
 )
 from blackboard.rules.applied import REMEMBERED
 from blackboard.spec import Spec
@@ -126,6 +128,18 @@ async def test_fences_rise_over_a_deleted_tombstone(scene: Scene) -> None:
         made = await added_anew(scene, name)
         assert (made.fence, made.born) == (4, 4)
         assert (await scene.claimed(name)).fence == 5
+
+
+@story
+async def test_fences_rise_where_another_item_gets_the_id_of_a_deleted_tombstone(
+    scene: Scene,
+) -> None:
+    await a_life(scene, runs=3)
+    await added_anew(scene, "elko")
+    scene.later(hours=2)
+    assert (await housekept(scene.board)).tombstones == 1
+    made = (await rename(scene.board, "elko", "davis", scene.mark())).item
+    assert (made.fence, made.born) == (4, 4)
 
 
 @story
@@ -327,6 +341,16 @@ async def test_many_that_are_ensured_at_once_begin_at_the_floor(scene: Scene) ->
 
 
 # ---- a store that does not answer
+
+
+@pytest.mark.of_each_store
+@story
+async def test_of_two_who_raise_the_floor_at_a_time_the_lower_does_not_win(scene: Scene) -> None:
+    """One stands still between its reading and its write."""
+    await raise_floor(scene.board, 3)
+    scene.table.script(lambda: raise_floor(scene.other, 20))
+    await raise_floor(scene.board, 10)
+    assert await scene.other.floor() == 20
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.NEVER, Fault.LATE])
