@@ -21,8 +21,9 @@ from blackboard.model import LARGEST, Applied, Mark, QueuedRun, decoded_as, repl
 from blackboard.protocol import keys
 from blackboard.protocol.batches import token_of
 from blackboard.protocol.board_table import BoardTable, mark_in
-from blackboard.protocol.claims import override
+from blackboard.protocol.claims import override, renew
 from blackboard.protocol.edits import pause, remove
+from blackboard.protocol.retention import raise_floor
 from blackboard.protocol.rows import data_of, record_of, text_of
 from blackboard.records import decoded, item_record
 from blackboard.spec import DEEPEST, Labels, decode_spec, is_nested_deeper, params_of
@@ -297,6 +298,34 @@ async def test_what_is_damaged_is_removed_only_as_what_it_can_be_seen_to_be(scen
         await remove(scene.board, "davis")
     await plant(scene, Merge(token, {"version": 1}, ANY))
     assert (await remove(scene.board, "davis")).changed
+
+
+@story
+async def test_what_is_damaged_is_removed_as_it_was_read_or_not_at_all(scene: Scene) -> None:
+    """It may be mended, or its lock renewed, meanwhile."""
+    await scene.add(every="1h")
+    made = await scene.claimed()
+    await plant(scene, Merge(KEY, {"requests": "soon"}, ANY))
+    scene.table.script(lambda: renew(scene.other, made))
+    with pytest.raises(BlackboardError, match="was changed meanwhile"):
+        await remove(scene.board, "davis")
+    scene.table.script(lambda: plant(scene, Merge(KEY, {"requests": ""}, ANY)))
+    with pytest.raises(BlackboardError, match="was changed meanwhile"):
+        await remove(scene.board, "davis")
+    assert (await scene.item()).running
+    await plant(scene, Merge(KEY, {"requests": "soon"}, ANY))
+    assert (await remove(scene.board, "davis")).changed
+    assert await scene.board.lock("davis") is None
+    assert await scene.outcomes() == [(1, "cancelled")]
+
+
+@story
+async def test_what_is_damaged_leaves_a_fence_above_the_floor(scene: Scene) -> None:
+    await raise_floor(scene.board, 9)
+    item = await scene.add(every="1h")
+    await plant(scene, Delete(keys.next_key(item.ready, "davis"), ANY))
+    await plant(scene, Merge(KEY, {"fence": "?"}, ANY))
+    assert (await remove(scene.board, "davis")).item.fence == 10
 
 
 @with_workers
