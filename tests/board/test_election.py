@@ -14,6 +14,7 @@ from datetime import timedelta
 from functools import wraps
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -27,6 +28,7 @@ from blackboard.protocol.leaders import open_elections, read_elections
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
 from blackboard.protocol.status import read_status
+from blackboard.sharing import election
 from blackboard.sharing.election import (
     FORKED as OF_A_FORK,
 )
@@ -307,6 +309,38 @@ async def test_waiting_for_the_end_of_a_term(town: Town) -> None:
     await town.until(won.done, 2 * CHECK)
     term = won.result()
     assert (term.fence, bool(term.lost)) == (3, False), "an unlock raises the fence, a claim again"
+
+
+@of_town
+async def test_waiting_ends_at_the_deadline_while_no_renewal_is_answered(town: Town) -> None:
+    """Nothing else looks whether the term is over."""
+    one = await town.candidate()
+    waiting = asyncio.create_task((await one.won()).lost.wait())
+    await town.turns(LEASE)
+    town.wires[0].cut = True
+    assert await town.until(waiting.done, LEASE) <= DEADLINE + 0.1
+
+
+@of_town
+async def test_a_term_is_over_before_its_leader_releases_the_lock(town: Town) -> None:
+    async with await town.candidate(enter=False) as one:
+        term = await one.won()
+        release, over = election.release, list[bool]()
+
+        async def released(*run: Any) -> Any:
+            over.append(bool(term.lost))
+            return await release(*run)
+
+        town.stack.enter_context(patch.object(election, "release", released))
+    assert over == [True]
+
+
+@of_town
+async def test_candidates_that_make_an_election_at_the_same_time_enter_the_same(town: Town) -> None:
+    await (await town.candidate(name="other")).won()
+    both = [await town.candidate(enter=False) for _ in range(2)]
+    await asyncio.gather(*map(town.stack.enter_async_context, both))
+    await town.until(lambda: [one.is_leader for one in both].count(True) == 1, CHECK)
 
 
 async def mark(board: BoardTable) -> Any:
