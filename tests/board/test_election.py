@@ -25,6 +25,7 @@ from blackboard.model import Message, MessageKind, Outcome, Run, replace
 from blackboard.protocol import edits, keys
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.leaders import open_elections, read_elections
+from blackboard.protocol.releases import release
 from blackboard.protocol.retention import PRUNE_EVERY
 from blackboard.protocol.rows import record_of
 from blackboard.protocol.status import read_status
@@ -325,7 +326,7 @@ async def test_waiting_ends_at_the_deadline_while_no_renewal_is_answered(town: T
 async def test_a_term_is_over_before_its_leader_releases_the_lock(town: Town) -> None:
     async with await town.candidate(enter=False) as one:
         term = await one.won()
-        release, over = election.release, list[bool]()
+        over = list[bool]()
 
         async def released(*run: Any) -> Any:
             over.append(bool(term.lost))
