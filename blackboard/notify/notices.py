@@ -12,12 +12,14 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from blackboard.errors import BadInput
 from blackboard.events import FreedLock, OverdueRun, RunEnded, TimesPutRight
 from blackboard.model import Item, Outcome, Run, replace
 from blackboard.notify.settings import NoticeKind
 from blackboard.phrases import cut_middle, first_line, iso, plural, span
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.releases import ReleaseOutcome
+from blackboard.rules.due import TAKEOVERS, may_take_over
 from blackboard.rules.transitions import FAILING
 from blackboard.schedule.times import LONGEST
 from blackboard.spec import Labels
@@ -121,7 +123,8 @@ class Composer:
 
 def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None:
     """The notice that the end of a run causes, or None: a success after a success is no news, nor
-    is a failure that is retried. `overdue_after` is how late is late, if overdue items send some.
+    is a failure that is retried. Where a handler has asked for many retries, `confirmed` decides.
+    `overdue_after` is how late is late, if overdue items send some.
     """
     run, output = ended.run, ""
     late = overdue_after is not None and run.start - ended.ready >= overdue_after
@@ -129,7 +132,7 @@ def of_run(ended: RunEnded, *, overdue_after: timedelta | None) -> Notice | None
         return None
     if run.outcome is Outcome.OK and (ended.failures or late):
         event, failures = NoticeKind.RECOVERED, ended.failures
-    elif run.outcome in FAILING and not ended.retried:
+    elif run.outcome in FAILING and (not ended.retried or run.attempt > TAKEOVERS):
         event, failures, output = NoticeKind.FAILED, ended.failures + 1, last_lines(run.output)
     else:
         return None
@@ -308,7 +311,7 @@ async def confirmed(board: BoardTable, notice: Notice) -> Notice | None:
         case NoticeKind.OVERDUE:
             return _still_overdue(item, notice)
         case NoticeKind.FAILED:
-            return _still_failed(item, notice)
+            return _still_failed(board, item, notice)
 
 
 def _still_overdue(item: Item, notice: Notice) -> Notice | None:
@@ -318,9 +321,9 @@ def _still_overdue(item: Item, notice: Notice) -> Notice | None:
     return replace(notice, outcome=outcome, error=item.error, start=item.start, stop=item.stop)
 
 
-def _still_failed(item: Item, notice: Notice) -> Notice | None:
+def _still_failed(board: BoardTable, item: Item, notice: Notice) -> Notice | None:
     """A notice without the end of a run is of a lock that was freed: the item says when it was."""
-    if not item.failures or item.attempt > 1:
+    if not item.failures or _may_still_succeed(board, item):
         return None
     if notice.stop is not None:
         return replace(notice, error=notice.error or cut_middle(item.error, LONGEST_ERROR))
@@ -328,3 +331,16 @@ def _still_failed(item: Item, notice: Notice) -> Notice | None:
         return None
     failures, fence = item.failures, item.fence
     return replace(notice, stop=item.stop, error=item.error, failures=failures, fence=fence)
+
+
+def _may_still_succeed(board: BoardTable, item: Item) -> bool:
+    """Whether the item waits for a retry or a takeover that its settings promise. More attempts
+    than that are those that a handler asks for, however often it has failed.
+    """
+    if item.attempt <= 1:
+        return False
+    try:
+        retries = board.resolve(item.type, item.spec).retries
+    except (BadInput, ValueError):
+        return True
+    return may_take_over(item.attempt - 1, retries=retries)

@@ -62,6 +62,23 @@ async def test_a_failure_is_told_once_and_so_is_its_end(place: Workplace) -> Non
     ]
 
 
+@pytest.mark.parametrize("retries", [0, 5])
+@with_workers
+async def test_a_handler_that_asks_for_a_retry_each_time_has_failed_after_some(
+    place: Workplace, retries: int
+) -> None:
+    box, at = Box(), await place.worker()
+    await place.add("davis", every="30d", retries=retries)
+    allowed = max(retries, TAKEOVERS)
+    async with notifying(at, box):
+        for _ in range(allowed + 3):
+            await ends(place, at, Outcome.FAILED, error="HTTP 429", retry_after=600.0)
+        await told(box, ("failed", "davis"))
+        await ends(place, at)
+        await told(box, ("failed", "davis"), ("recovered", "davis"))
+    assert (box.got[0]["attempt"], box.got[0]["error"]) == (allowed + 1, "HTTP 429")
+
+
 @with_workers
 async def test_what_a_good_run_warns_of_is_told_once_a_day(place: Workplace) -> None:
     box, at = Box(), await place.worker()

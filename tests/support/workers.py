@@ -157,8 +157,8 @@ class FakeRun:
             if not self.deaf:
                 self.ended.set_result(self.stopped)
 
-    def end(self, outcome: Outcome = Outcome.OK, *, result: Any = None, error: str = "") -> None:
-        self.ended.set_result(Ended(outcome=outcome, result=result, error=error))
+    def end(self, outcome: Outcome = Outcome.OK, *, error: str = "", **answer: Any) -> None:
+        self.ended.set_result(Ended(outcome=outcome, error=error, **answer))
 
     def not_begun(self, error: str) -> None:
         self.ended.set_result(Ended(outcome=Outcome.FAILED, error=error, begun=False))
