@@ -392,7 +392,8 @@ def _check_function(name: str, function: Callable[..., Any]) -> None:
     except TypeError as problem:
         if "." in function.__qualname__.rpartition("<locals>.")[2]:
             raise BadInput(name, METHOD, TO_MARK) from None
-        raise BadInput(name, str(problem), "it is called with (item, ctx)") from None
+        refused = f"cannot be called with (item, ctx): {problem}"
+        raise BadInput(name, refused, "give it the parameters item and ctx") from None
 
 
 def _is_async(name: str, function: Callable[..., Any]) -> bool:

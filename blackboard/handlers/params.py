@@ -154,7 +154,7 @@ class Params(Struct, frozen=True, kw_only=True):
         """Each field in a few words: its name, with * if it must be given, its kind and default."""
         body, lines = self.referred(self.schema), []
         for name, schema in body.get("properties", {}).items():
-            kinds = [_TYPES.get(each.get("type", ""), _ANY)[0] for each in self._ways(schema)]
+            kinds = dict.fromkeys(map(_words, self._ways(schema)))
             text = f"{name}{'*' * (name in body.get('required', ()))} ({' or '.join(kinds)})"
             lines.append(
                 f"{text} = {json.dumps(schema['default'])}" if "default" in schema else text

@@ -199,7 +199,7 @@ class Service:
         (plain, {"key": ""}, "key: ''"),
         (plain, {"key": 7}, "key: 7"),
         (plain, {"fenced": "yes"}, "fenced"),
-        (no_context, {}, "too many positional arguments"),
+        (no_context, {}, "cannot be called with (item, ctx)"),
         (generator, {}, "generator"),
         (async_generator, {}, "generator"),
         (print, {}, "not a function"),

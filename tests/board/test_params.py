@@ -75,6 +75,16 @@ both = pytest.mark.parametrize("params", [EVERYTHING, FROM_A_MANIFEST], ids=["cl
 
 
 @both
+def test_a_summary_says_what_each_field_may_be(params: Params) -> None:
+    lines = dict(line.split(" ", 1) for line in params.summary())
+    assert lines["text*"] == "(text)"
+    assert lines["days"] == "(a whole number, at least 1, at most 90) = 30"
+    assert lines["way"] == '(one of down, up) = "up"'
+    assert lines["source"] == "(a table or nothing) = null"
+    assert lines["day"] == '(text of the format date) = "2026-11-21"'
+
+
+@both
 @pytest.mark.parametrize(
     "given",
     [
