@@ -28,6 +28,7 @@ HEAD = """\
 #   allow = true
 #
 # as their own user, in their own folder and with their own PATH, where env does not say otherwise.
+# A run that lasts longer than from one time to the next is stopped (timeout = "1h": after an hour).
 # A time that passed while no worker was there is made up for by one run (missed = "none": it is
 # not). Notices carry the output of a run that fails: docs/notify.md.
 """
