@@ -206,6 +206,9 @@ _TABLES: dict[str, type[msgspec.Struct]] = {
     "items": ItemTable,
 }
 
+_HEADS = {"types": "[types.NAME]", "items": "[[items]]"}
+"""How the head of a table of this name is written, where that is not the name in brackets."""
+
 _OPTIONS = {"tz": "timezone"}
 """Options of commands that settings have under another name."""
 
@@ -407,6 +410,9 @@ def _located(file: Path, text: str, data: Mapping[str, Any], message: str) -> Ba
     field, remedy = _field(path), ""
     if kinds := re.fullmatch(r"Expected `(.+)`, got `(.+)`", problem):
         problem, remedy = _of_another_kind(kinds[1].removesuffix(" | null"), kinds[2])
+        if len(path) == 1 and isinstance(value := data[field], str | list) and value:
+            is_table = isinstance(value[0], Mapping)  # else `jobs = ["jobs"]`, above [board]
+            remedy = "its head has one bracket: [...]" if is_table else _home(field, "") or remedy
     if name := re.search(r"field `([^`]+)`", problem):
         field = name[1]
         if "unknown" in problem:
@@ -424,12 +430,22 @@ def _meant_instead(field: str, path: tuple[str | int, ...]) -> str:
     names = kind.__struct_fields__
     if near := difflib.get_close_matches(_OPTIONS.get(field, field), names, 1):
         return f"did you mean {near[0]}?"
-    tables = _TABLES.items()
-    home = next((name for name, table in tables if field in table.__struct_fields__), section)
-    if home != section:
-        return f"write it below [{home}]"
+    if home := _home(field, section):
+        return home
     of_params = f"for its handler, params = {{ {field} = ... }}; " if section == "items" else ""
     return f"{of_params}known here: {', '.join(names)}"
+
+
+def _home(field: str, section: str) -> str:
+    """Where a setting belongs that this section does not have; "": nowhere. What an item has
+    beside its settings is for its type, or else for its handler.
+    """
+    homes = [name for name, table in _TABLES.items() if field in table.__struct_fields__]
+    if section == "items":
+        homes = [home for home in homes if home == "types"]
+    if not homes or section in homes:
+        return ""
+    return f"write it below {_HEADS.get(homes[0], f'[{homes[0]}]')}"
 
 
 def _field(path: Sequence[str | int]) -> str:
