@@ -325,7 +325,7 @@ class Worker:
 
     async def landed(self, batch: Mapping[str, Released]) -> None:
         """Gives back the permits of runs that were released, by their nonces, and wakes the worker
-        for these permits, and for tokens that are soon due again.
+        for what became free, and for tokens that are soon due again.
         """
         for nonce in batch:
             self.permits.release(nonce)
