@@ -8,9 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 
 from blackboard.errors import BadInput
 
+_SPAWN = "multiprocessing.spawn"
+"""The module that keeps what `multiprocessing.set_executable` was given."""
 _PR_SET_PDEATHSIG = 1
 _PYTHONS = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 """Signals that Python itself ignores."""
@@ -28,11 +31,9 @@ def executable() -> str:
     in which Python is embedded (PyInstaller, uWSGI ...), which would start itself again.
     """
     path = own = sys.executable or ""
-    if "multiprocessing.spawn" in sys.modules:  # where that function leaves it
+    if _SPAWN in sys.modules:
         # Not out of sys.modules: another thread may be importing it, which this waits for.
-        from multiprocessing.spawn import get_executable  # noqa: PLC0415
-
-        path = os.fsdecode(get_executable() or "")
+        path = os.fsdecode(import_module(_SPAWN).get_executable() or "")
     is_program = getattr(sys, "frozen", False) and path == own
     name = path.rpartition("/")[2].lstrip(".").lower()  # of NixOS: .python3.12-wrapped
     if is_program or not name.startswith(_NAMES):
