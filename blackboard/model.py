@@ -544,6 +544,8 @@ class Ended(Struct, frozen=True, gc=False, kw_only=True):
     """Whether a failed run is not to be tried again before the next slot."""
     lease_lost: bool = False
     """Whether the handler raised LeaseLost: it has nothing else to say."""
+    terminated: bool = False
+    """Whether its child process was ended by a signal that asks a process to end, as SIGTERM."""
     warnings: tuple[str, ...] = ()
     """What the handler gave `ctx.warn`."""
     output: str = ""

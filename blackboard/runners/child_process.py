@@ -36,6 +36,9 @@ from blackboard.runners.secrets import NOTHING
 LEASE_RAN_OUT = (
     "stopped: its lease ran out before a renewal was answered, or while the worker stood still"
 )
+ASKED_TO_END = {-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP}
+"""Exit codes. Where a service or a session ends, its manager may send these signals to all of its
+processes at once, also to those that have a session of their own."""
 _PIPE = 65536
 """Bytes that a pipe holds: one read takes all that was printed so far, and endless output does not
 occupy the loop."""
@@ -169,13 +172,13 @@ class ChildProcess:
 
     async def leave(self, seconds: float) -> str:
         """Lets an idle child end by itself, which closes resources and sends the last spans; kills
-        it after so many seconds. Returns what went wrong; "" if nothing did. SIGTERM and SIGINT are
-        nothing wrong: where a service ends, its manager may send them to all of its processes.
+        it after so many seconds. Returns what went wrong; "" if nothing did. `ASKED_TO_END` is
+        nothing wrong.
         """
         self._receive = None
         self.hang_up()
         if await self.gone(seconds):
-            is_good = self.ended.result() in {0, None, -signal.SIGTERM, -signal.SIGINT}
+            is_good = self.ended.result() in {0, None, *ASKED_TO_END}
             return "" if is_good else self.reason()
         self.kill()
         await self.gone(seconds)

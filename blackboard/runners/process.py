@@ -21,7 +21,7 @@ from blackboard.errors import LeaseLost
 from blackboard.handlers.handler import Source
 from blackboard.model import Ended, Outcome, replace
 from blackboard.runners import wire
-from blackboard.runners.child_process import LEASE_RAN_OUT, ChildProcess
+from blackboard.runners.child_process import ASKED_TO_END, LEASE_RAN_OUT, ChildProcess
 from blackboard.runners.guard import LOOP
 from blackboard.runners.guard_process import Watch
 from blackboard.runners.idle_children import IdleChildren
@@ -34,6 +34,8 @@ START_WITHIN = 60.0
 """Seconds for a child to get ready; and, after that, the least time that it has to import its
 module.
 """
+TOGETHER = 0.25
+"""Seconds in which a signal that is sent to all processes reaches the worker, too."""
 
 
 class ProcessRunner:
@@ -283,7 +285,9 @@ class _ProcessRun:
             return Ended(outcome=Outcome.CANCELLED, error=problem, output=child.output())
         if not child.is_ready:
             return _not_begun(problem, child.output())
-        return _failed(problem, child.output())
+        if terminated := child.ended.done() and child.ended.result() in ASKED_TO_END:
+            await asyncio.sleep(TOGETHER)
+        return replace(_failed(problem, child.output()), terminated=terminated)
 
     async def _end_child(self, child: ChildProcess) -> None:
         may_need = self._call.handler.resources is not None or self._call.trace

@@ -129,14 +129,18 @@ class Runs:
         return frozenset(name for name, handler in self.handlers.items() if not handler.is_async)
 
     def _of_begun(self, call: HandlerCall, report: "_Report", how: Ended) -> Ended:
-        """How a run ended. One for which no process could be started is put back, for other
-        workers: this one claims none that needs a process until one can be started. It finds that
-        out without a claim, so what is due becomes overdue, unless others run it.
+        """How a run ended. One whose process was asked to end together with this worker is put
+        back. So is one for which no process could be started, for other workers: this one claims
+        none that needs a process until one can be started. It finds that out without a claim, so
+        what is due becomes overdue, unless others run it.
         """
         self._limits.drop(report.held)
         now = self.board.clock.monotonic()
         if how.begun and not call.handler.is_async:
             self._lacking = (now if self._is_probing else math.inf), self._lacking[1]
+        if how.terminated and self.holdings.slots.closed:
+            error = f"stopped: the worker is stopping, and {how.error}"
+            how = replace(how, outcome=Outcome.CANCELLED, error=error)
         if how.begun or not self.waits:
             return self._of_lost(report.held, how)
         if not self._is_probing:

@@ -189,7 +189,7 @@ def numbered(item, ctx):
 """
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_an_idle_child_that_the_manager_of_a_service_has_ended_is_no_problem(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, ending: signal.Signals
 ) -> None:

@@ -1,5 +1,6 @@
 """Workers that are asked to stop, once or more often, and workers under a supervisor."""
 
+import os
 import signal
 
 import psutil
@@ -53,6 +54,24 @@ def test_what_takes_longer_than_the_grace_is_put_back(site: Site, type_: str, gr
     site.mark("go-2")
     assert site.worker("--until-idle").ended() == 0
     assert site.outcomes("davis") == [(1, "cancelled"), (2, "ok")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("first", ["worker", "child"])
+def test_what_a_manager_ends_together_with_its_worker_is_put_back(
+    site: Site, first: str, number: signal.Signals
+) -> None:
+    """As systemd does by default, and at a shutdown with what runs in a session."""
+    worker = at_work(site, "waits-plain", grace="1m")
+    below = [one.pid for one in site.below(worker)]
+    for pid in [worker.pid, *below] if first == "worker" else [*below, worker.pid]:
+        os.kill(pid, number)
+    assert worker.ended() == 0, worker.text
+    assert is_put_back(site)
+    (run,) = site.runs("davis")
+    assert run.error == (
+        "stopped: the worker is stopping, and the child process was killed by " + number.name
+    )
 
 
 @pytest.mark.case("RR06")
