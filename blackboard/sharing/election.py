@@ -37,7 +37,14 @@ from types import TracebackType
 from typing import Literal, Self
 
 from blackboard.clock import Clock
-from blackboard.errors import BadInput, BlackboardError, BoardClosed, Missing, OfOneProcess
+from blackboard.errors import (
+    BadInput,
+    BadRow,
+    BlackboardError,
+    BoardClosed,
+    Missing,
+    OfOneProcess,
+)
 from blackboard.model import (
     Ended,
     Identifier,
@@ -55,9 +62,11 @@ from blackboard.protocol.board_row import BoardGone
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim
 from blackboard.protocol.groups import ELECTION_EVERY, LONGEST_ELECTION_LEASE, check_election_lease
+from blackboard.protocol.keys import lock_key, next_key
 from blackboard.protocol.members import announce, forget, workers
 from blackboard.protocol.releases import FinishedRun, release
 from blackboard.protocol.retention import Retention, prune, prunes_after
+from blackboard.protocol.rows import readable
 from blackboard.rules import election
 from blackboard.rules.breaker import renewals
 from blackboard.rules.due import Move, deadline, decide_lock, decide_token
@@ -66,7 +75,7 @@ from blackboard.runners.signals import LoopSignal
 from blackboard.schedule.times import duration_of, format_duration
 from blackboard.sharing.lasting_trouble import LastingTrouble
 from blackboard.spec import SHORTEST_LEASE, Spec
-from blackboard.table import Busy, TableError
+from blackboard.table import Busy, TableError, read
 from blackboard.tasks import until_one_ends
 from blackboard.worker import sigterm
 from blackboard.worker.membership import new_member
@@ -494,8 +503,22 @@ class Election(OfOneProcess):
     # ---- the lock
 
     async def _look(self) -> Lock | Token | None:
-        """The lock of the election, or its waiting token if that is ready."""
-        until = await self._board.table.now()
+        """The lock of the election, or its waiting token if that is ready. Where they are as they
+        should be, none of other elections are read: there may be very many that are not entered any
+        more.
+        """
+        table, partition = self._board.table, self._board.partition(self.name)
+        found = await read(table, partition, lock_key(self.name))
+        lock = readable(Lock, found, age=0.0 if found is None else table.age(found))
+        if lock is not None:
+            return lock
+        until = await table.now()
+        with suppress(BadRow):
+            item = await self._item()
+            if item is not None and item.waits and item.ready <= until:
+                found = await read(table, partition, next_key(item.ready, self.name))
+                if (token := readable(Token, found)) is not None:
+                    return token
         async for row in self._board.walk(0, until=until):
             if row.id == self.name:
                 return row

@@ -546,6 +546,21 @@ async def touch(board: BoardTable) -> None:
 
 
 @of_town
+async def test_nothing_of_other_elections_is_read(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands that are not entered any more."""
+    monkeypatch.setattr(BoardTable, "walk", None)
+    leader = await town.candidate()
+    await town.until(lambda: leader.is_leader, CHECK)
+    other = await town.candidate()
+    await town.turns(2 * CHECK)
+    leaving = asyncio.create_task(leader.end())
+    await town.until(lambda: other.is_leader, 2 * CHECK)
+    await leaving
+
+
+@of_town
 async def test_a_mutex_costs_one_request_a_check(town: Town) -> None:
     leader = await town.candidate()
     await town.until(lambda: leader.is_leader, CHECK)
