@@ -14,6 +14,7 @@ from blackboard.model import Ended, Outcome
 from blackboard.protocol.board_table import BoardTable
 from blackboard.protocol.claims import Claim, renew_all
 from blackboard.protocol.edits import edit, remove, unlock
+from blackboard.protocol.keys import shard_of
 from blackboard.rules.breaker import LONGEST, SPACING
 from blackboard.rules.due import TAKEOVERS
 from blackboard.runners.child_process import LEASE_RAN_OUT
@@ -506,6 +507,26 @@ async def test_a_run_that_ends_while_its_renewal_is_under_way_is_let_go_with_one
     assert len(renewals(place)) == 1
     releases = [batch for batch in place.table.batches if batch[0].key == "lock:davis"]
     assert len(releases) == 2, "the renewal, and one release"
+
+
+@pytest.mark.parametrize("shards", [3])
+@with_workers
+async def test_locks_of_several_shards_that_are_due_together_are_all_renewed(
+    place: Workplace, shards: int
+) -> None:
+    names = ["item-1", "item-2", "item-3", "item-9", "item-10"]
+    assert {shard_of(name, shards) for name in names} == {*range(shards)}
+    for name in names:
+        await place.add(name, every="1h", stale_after="30s")
+    place.later(seconds=2)
+    worker = await place.worker()
+    for name in names:
+        await worker.run(name)
+    place.later(seconds=10)
+    worker.worker.heartbeat.beat()
+    now = place.clock.monotonic()
+    await until(lambda: all(held.claim.sent == now for held in worker.worker.holdings), "it")
+    assert not any(isinstance(told, LockLost) for told in worker.told)
 
 
 @with_workers

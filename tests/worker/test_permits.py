@@ -205,6 +205,29 @@ async def test_permits_are_renewed_while_runs_go_on(place: Workplace) -> None:
 
 
 @with_workers
+async def test_a_permit_that_is_given_back_while_it_is_renewed_is_held_no_longer(
+    place: Workplace,
+) -> None:
+    await place.add("davis", item_type="scarce", every="8h", stale_after="10m")
+    place.later(seconds=2)
+    worker = await place.worker()
+    run = await worker.run("davis")
+    permits = worker.worker.permits
+
+    async def released() -> None:
+        run.end()
+        await place.ended("davis")
+        await until_held(place)
+
+    place.table.script(released)
+    place.later(seconds=LEASE / 3)
+    await until(lambda: permits._renewal is not None and permits._renewal.done(), "a renewal")
+    assert permits._renewal is not None
+    assert permits._renewal.exception() is None
+    assert permits.counts() == {}
+
+
+@with_workers
 async def test_a_run_whose_permit_was_taken_is_put_back(place: Workplace) -> None:
     await place.add("davis", item_type="scarce", every="1h", stale_after="10m")
     place.later(seconds=2)
