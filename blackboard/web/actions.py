@@ -419,7 +419,7 @@ async def bulk_page(site: Site, bulk: BulkChanges, request: Request) -> Response
     """How far a change of many items is. Raises BadInput."""
     change = bulk.get(request.query_params.get("request", ""))
     if change is None:
-        problem = "it was long ago, or another process of the server does it"
+        problem = "it was long ago, or before the server was started, or another process does it"
         raise BadInput("request", problem, "the board shows what it has done")
     page = WebPage(template="bulk.html", title=change.words.capitalize(), values={"change": change})
     return site.answer(request, page)

@@ -86,6 +86,19 @@ main()
 """
 """A server without a stream for any page. Its pages ask it every so often for what is new."""
 
+UNENDING = """
+import asyncio
+from blackboard.cli import main
+from blackboard.web import actions
+
+async def never(*_):
+    await asyncio.sleep(3600)
+
+actions._change = never
+main()
+"""
+"""A server whose changes of many items do not get on."""
+
 WAITS = "(document.getElementById('live')._htmx?.sse?.delayCanceller ?? null) !== null"
 """Whether the script waits until it connects again; the part is new when it was just read."""
 
@@ -694,6 +707,80 @@ def test_long_names_make_no_page_wider_than_a_narrow_screen(
     board.remove(LONG_ID)
     page.goto(f"{root}item?id={LONG_ID}")
     check("that it was removed")
+    context.close()
+
+
+def no_answer(route: Route) -> None:
+    route.abort()
+
+
+def no_server(route: Route) -> None:
+    """What a proxy answers whose server does not."""
+    route.fulfill(status=502, body="<h1>Bad Gateway</h1>", content_type="text/html")
+
+
+@pytest.mark.parametrize(("query", "fails"), [("", no_answer), ("?live=off", no_server)])
+def test_a_search_without_an_answer_is_said_and_made_again(
+    browser: Browser, place: tuple[Site, str], query: str, fails: Callable[[Route], None]
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(place[1] + query)
+    said = page.get_by_text("The server does not answer")
+    page.route("**/*", fails)
+    page.locator("#search").fill("qui")
+    said.wait_for()
+    assert "calm" in page.locator("main").inner_text()
+    page.unroute_all()
+    if query:
+        page.locator("#search").fill("quic")
+    else:
+        page.evaluate("document.getElementById('live')._htmx.sse.reader.cancel()")
+    found = page.locator("table.items a.id")
+    soon(page, lambda: found.all_inner_texts() == ["quick"], "it is found", seconds=PATIENCE)
+    assert not said.is_visible()
+    context.close()
+
+
+@pytest.mark.parametrize("fails", [no_answer, no_server])
+def test_a_page_whose_stream_is_not_there_at_first_is_live_later(
+    browser: Browser,
+    place: tuple[Site, str],
+    board: BlockingBoard,
+    fails: Callable[[Route], None],
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.route("**/live/**", fails)
+    page.goto(place[1])
+    sign = page.locator("a.live")
+    soon(page, lambda: sign.inner_text() == "not connected", "it is said", seconds=PATIENCE)
+    assert "calm" in page.locator("main").inner_text()
+    page.unroute_all()
+    soon(page, lambda: sign.inner_text() == "live", "it is live", seconds=PATIENCE)
+    board.pause("quick")
+    soon(page, lambda: "paused" in row(page, "quick"), "it is shown", seconds=PATIENCE)
+    board.resume("quick")
+    context.close()
+
+
+def test_a_change_of_many_items_says_that_its_server_is_gone(
+    browser: Browser, place: tuple[Site, str]
+) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    serve = ("serve", "--operator", "--listen", "127.0.0.1:0", "--json")
+    served = place[0].start(*serve, program=("-c", UNENDING))
+    eventually(lambda: "url" in served.text, "the pages are served")
+    page.goto(f"{json.loads(served.text.splitlines()[0])['url']}?type=works")
+    page.locator(".bulk button[value=resume]").click()
+    page.locator("#confirm button.primary").click()
+    page.get_by_text("Resume: 0 of").wait_for()
+    said = page.get_by_text("The server does not answer")
+    assert not said.is_visible()
+    served.process.kill()
+    served.ended()
+    said.wait_for()
     context.close()
 
 

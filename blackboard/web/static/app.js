@@ -140,6 +140,12 @@
 
   const isBusy = () => document.querySelector("details.act[open], [name=pick]:checked");
 
+  const away = document.getElementById("away");
+  const say = (text) => {
+    away.hidden = !text;
+    away.textContent = text;
+  };
+
   const hears = (event) => {
     [heard, lost] = [Date.now(), 0];
     const { message } = event.detail;
@@ -148,6 +154,7 @@
       polled = message.event === "polled";
     }
     connected(true);
+    if (!away.hidden) htmx.trigger("#search", "search"); // what was typed meanwhile
     // A tab that was opened in the background was hidden before there was a stream to pause.
     if (document.hidden) document.dispatchEvent(new Event("visibilitychange"));
     if (!isOfAnother()) return;
@@ -158,8 +165,37 @@
 
   const loses = () => { lost ||= Date.now(); };
 
+  // No answer: to the first request of a stream, or to another one.
+  const misses = (asking) => {
+    if (asking.id === "live") loses();
+    else say("The server does not answer: what is shown is older, or not what was asked for.");
+  };
+
+  // What a proxy answers in place of the server is no part of a page.
+  const answered = (event) => {
+    const { sourceElement, response } = event.detail.ctx;
+    const isStream = sourceElement.id === "live";
+    const type = response.headers.get("content-type") ?? "";
+    if (isStream ? type.includes("event-stream") : ![502, 504].includes(response.status)) return;
+    event.preventDefault();
+    if (isStream && response.status === 401 && !isBusy()) location.reload(); // to sign in
+    misses(sourceElement);
+  };
+
+  let asked = 0;
+
+  // A stream that was there is opened again by the extension; one that never was, here.
+  const connect = () => {
+    const live = document.getElementById("live");
+    const address = live?.getAttribute("hx-sse:connect");
+    if (!lost || !address || live._htmx?.sse || Date.now() - asked < PATIENCE) return;
+    asked = Date.now();
+    htmx.ajax("GET", address, { source: live });
+  };
+
   const watch = () => {
     if (document.hidden) return;
+    connect();
     if (!lost && Date.now() - heard > SILENCE) {
       // A machine that slept, or a network that changed, leaves a connection that is never closed.
       loses();
@@ -349,6 +385,9 @@
     document.addEventListener("htmx:sse:before:connection", (event) => {
       if (event.detail.connection.attempt && !polled) loses();
     });
+    document.addEventListener("htmx:error", (event) => misses(event.target));
+    document.addEventListener("htmx:before:response", answered);
+    document.addEventListener("htmx:after:request", () => say(""));
     for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) document.addEventListener(kind, brush);
     document.addEventListener("dragstart", (event) => event.target.closest?.(".picture") && event.preventDefault());
   };
