@@ -123,7 +123,8 @@ class CycleWake(Wake):
         self._scheduler = AsyncIOScheduler(
             timezone=UTC,
             logger=_LOG,
-            executors={_EXECUTOR: DebugExecutor()},  # calls from the loop, not from a thread
+            # They call from the loop, not from a thread. A default one would be imported else.
+            executors={"default": DebugExecutor(), _EXECUTOR: DebugExecutor()},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         self._job = self._scheduler.add_job(self.beat, self._beats, executor=_EXECUTOR)
