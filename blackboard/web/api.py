@@ -303,7 +303,7 @@ def api_app(site: Site) -> Starlette:
         by_path.setdefault(operation.path, {})[operation.method] = operation
     app = Starlette(
         routes=[
-            Route(f"{VERSION}{path}", partial(_answer, site, methods), methods=[*methods])
+            Route(f"{VERSION}{path}", partial(_answer, site, path, methods), methods=[*methods])
             for path, methods in by_path.items()
         ],
         exception_handlers={
@@ -318,7 +318,9 @@ def api_app(site: Site) -> Starlette:
     return app
 
 
-async def _answer(site: Site, methods: dict[str, Operation], request: Request) -> Response:
+async def _answer(
+    site: Site, path: str, methods: dict[str, Operation], request: Request
+) -> Response:
     operation = methods["GET" if request.method == "HEAD" else request.method]
     if operation.has_body:
         if not site.access.operator:
@@ -328,7 +330,7 @@ async def _answer(site: Site, methods: dict[str, Operation], request: Request) -
         decoded = await _body(request, operation.request)
         return refusals.json_answer(await operation.act(site, request, decoded))
     decoded = _query(request, operation.request)
-    async with site.turn(request):
+    async with site.turn(request, f"{VERSION}{path}"):
         return refusals.json_answer(await operation.act(site, request, decoded))
 
 

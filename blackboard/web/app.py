@@ -158,7 +158,7 @@ def _page_routes(
         return WebPage(template=values["template"], title=values["title"], values=values)
 
     async def whole(request: Request) -> Response:
-        async with site.turn(request):
+        async with site.turn(request, name):
             web_page = await page(site, request)
         has_stream = signature is not None and is_live(request)
         live_path = f"{refusals.root_of(request.scope)}/live/{name}{refusals.query_of(request)}"

@@ -170,5 +170,5 @@ class Chooser:
 
 def facet_counts(counts: Mapping[tuple[str, str], int], name: str) -> list[tuple[str, int]]:
     """The values of a facet with the number of their items, the most frequent first."""
-    values = [(value, count) for (kind, value), count in counts.items() if kind == name and count]
+    values = [(value, count) for (kind, value), count in counts.items() if kind == name]
     return sorted(values, key=lambda pair: (-pair[1], pair[0]))

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import json
 import re
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,12 +50,13 @@ SHARE = 20
 """Of the time, reading something for all viewers takes one part in so many at the most."""
 COMPUTED_AT_ONCE = 2
 """Functions that take long in threads: they share the time of the processor with the event loop."""
+READ_AT_ONCE = 16
+"""Readings of one page, or of one part of the API, at a time: a search that takes long keeps others
+waiting, and no other page. Live parts do not count: each is made once for all viewers."""
 _CODE = re.compile("`([^`]+)`")
 _STAMP = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)Z")
 _CHANGED = re.compile(r"[\0\r\n]|%(?=00|0A|0D|25)")
 _WRITTEN = re.compile(r"%(00|0A|0D|25)")
-ANSWERED_AT_ONCE = 16
-"""Pages that are read at a time."""
 MOST_JSON = 20_000
 """Characters of a value that are shown."""
 
@@ -108,13 +110,13 @@ class Site:
     """Held while next times are searched for: of one item at a time."""
     _readings: dict[object, _Reading] = field(default_factory=dict, init=False)
     _computing: asyncio.Semaphore = field(init=False)
-    _turns: asyncio.Semaphore = field(init=False)
+    _turns: defaultdict[str, asyncio.Semaphore] = field(init=False)
 
     def __post_init__(self) -> None:
         self.snapshot, self.runs = Snapshot(self.board), RecentRuns(self.board)
         self.chooser = Chooser(self.snapshot)
         self._computing = asyncio.Semaphore(COMPUTED_AT_ONCE)
-        self._turns = asyncio.Semaphore(ANSWERED_AT_ONCE)
+        self._turns = defaultdict(lambda: asyncio.Semaphore(READ_AT_ONCE))
         self.templates = Environment(
             loader=PackageLoader("blackboard.web"),
             autoescape=select_autoescape(default=True, default_for_string=True),
@@ -158,12 +160,13 @@ class Site:
             return await in_thread(function, *values)
 
     @asynccontextmanager
-    async def turn(self, request: Request) -> AsyncIterator[None]:
-        """Waits for the turn of a request to read something. Raises ClientDisconnect where its
-        client has gone meanwhile: on a busy machine, clients that give up and ask again would else
-        be answered later and later.
+    async def turn(self, request: Request, of: str) -> AsyncIterator[None]:
+        """Waits for the turn of a request to read the page or the part of the API of this name.
+        Raises ClientDisconnect where its client has gone meanwhile: on a busy machine, clients that
+        give up and ask again would else be answered later and later.
         """
-        async with self._turns:
+        await request.body()  # else some servers say first that it is there
+        async with self._turns[of]:
             if await request.is_disconnected():
                 raise ClientDisconnect
             yield

@@ -109,6 +109,7 @@
   const PATIENCE = 3000; // a connection that is made anew within that is not worth a word
   let heard = Date.now();
   let lost = 0;
+  let searched = 0; // when a search without an answer was made again
   let polled = false; // the server has no stream for this page: it is asked now and then
 
   const connected = (is) => {
@@ -154,7 +155,10 @@
       polled = message.event === "polled";
     }
     connected(true);
-    if (!away.hidden) htmx.trigger("#search", "search"); // what was typed meanwhile
+    if (!away.hidden && Date.now() - searched > SILENCE / 4) {
+      searched = Date.now();
+      htmx.trigger("#search", "search"); // what was typed meanwhile
+    }
     // A tab that was opened in the background was hidden before there was a stream to pause.
     if (document.hidden) document.dispatchEvent(new Event("visibilitychange"));
     if (!isOfAnother()) return;
@@ -168,18 +172,24 @@
   // No answer: to the first request of a stream, or to another one.
   const misses = (asking) => {
     if (asking.id === "live") loses();
-    else say("The server does not answer: what is shown is older, or not what was asked for.");
+    else say("The server does not answer: what is shown is older, or not what was asked for. Live pages ask again by themselves; else search again, or load the page anew.");
   };
 
-  // What a proxy answers in place of the server is no part of a page.
+  // The first answer to the request of a stream, where it is no stream: those go to the extension.
   const answered = (event) => {
     const { sourceElement, response } = event.detail.ctx;
-    const isStream = sourceElement.id === "live";
-    const type = response.headers.get("content-type") ?? "";
-    if (isStream ? type.includes("event-stream") : ![502, 504].includes(response.status)) return;
+    if (sourceElement.id !== "live") return;
     event.preventDefault();
-    if (isStream && response.status === 401 && !isBusy()) location.reload(); // to sign in
-    misses(sourceElement);
+    if (response.status === 401 && !isBusy()) location.reload(); // to sign in
+    loses();
+  };
+
+  // What is no page of this server, such as what a proxy answers in its place, has not the part.
+  const swaps = (event) => {
+    const { ctx, tasks } = event.detail;
+    if (!ctx.select || tasks.some(({ fragment }) => fragment.childElementCount)) return;
+    event.preventDefault();
+    misses(ctx.sourceElement);
   };
 
   let asked = 0;
@@ -218,6 +228,7 @@
     if (!address.searchParams.has("done")) return;
     address.searchParams.delete("done");
     history.replaceState(history.state, "", address);
+    relink();
   };
 
   // ---- keys
@@ -387,6 +398,7 @@
     });
     document.addEventListener("htmx:error", (event) => misses(event.target));
     document.addEventListener("htmx:before:response", answered);
+    document.addEventListener("htmx:before:swap", swaps);
     document.addEventListener("htmx:after:request", () => say(""));
     for (const kind of ["pointerdown", "pointermove", "pointerup", "pointercancel"]) document.addEventListener(kind, brush);
     document.addEventListener("dragstart", (event) => event.target.closest?.(".picture") && event.preventDefault());
