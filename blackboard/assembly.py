@@ -244,6 +244,7 @@ def _parts(
     events = setup.events
     breaker = StoreBreaker(board.clock, board.chance, events, board=board.name)
     holdings = Holdings(slots)
+    board = board.of_worker()
     renewing = breaker.board(board, Need.RENEWAL)
     board = breaker.board(board, Need.OTHER)
     heartbeat = Heartbeat(

@@ -5,6 +5,7 @@ is not applied again, and is not taken for an item that another process added un
 item that is added over the tombstone of an earlier life of its id goes on with its fence.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -24,9 +25,10 @@ from blackboard.rules.applied import ADDED, additions, is_applied
 from blackboard.rules.transitions import added
 from blackboard.spec import Spec, encode_spec
 from blackboard.table import Conflict, Refused, Unknown
+from blackboard.tasks import in_turns
 
-FEW = 50
-"""Items that are looked for one by one when they are added; for more of them the board is read."""
+FEW = 16
+"""Items that are looked for each by its row when they are added; for more the board is read."""
 
 
 class New(Struct, frozen=True, kw_only=True):
@@ -167,10 +169,16 @@ async def _there(board: BoardTable, new: Sequence[New]) -> AsyncIterator[Item]:
         async for item in board.items(removed=True):
             yield item
         return
-    for new_item in new:
+    there = list[Item]()
+
+    async def look(new_item: New) -> None:
         with suppress(BadRow):  # adding it shows what is wrong
-            if (there := await board.item(new_item.id)) is not None:
-                yield there
+            if (item := await board.item(new_item.id)) is not None:
+                there.append(item)
+
+    await in_turns(deque(new), look, at_once=FEW)
+    for item in there:
+        yield item
 
 
 def _batches(board: BoardTable, new: Sequence[New]) -> Iterator[list[New]]:

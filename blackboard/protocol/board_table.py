@@ -123,6 +123,12 @@ class BoardTable:
         other.clock_proven_in = clock_proven_in or self.clock_proven_in
         return other
 
+    def of_worker(self) -> "BoardTable":
+        """A copy of this board for one of several workers: each waits for its own claims."""
+        other = copy(self)
+        other.in_flight = set()
+        return other
+
     def group(self, group: str) -> "BoardTable":
         """The board of a group of partitions, beside this one: one shard of the same table. Raises
         BadInput where this one is of a group itself.

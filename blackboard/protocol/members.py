@@ -85,7 +85,7 @@ async def workers(board: BoardTable) -> list[Member]:
 
 async def busy_workers(board: BoardTable) -> list[Member]:
     """As `workers`, with the number of locks that each holds now: what it has announced may be a
-    minute old.
+    minute old. It may hold more than it has slots, while releases are written.
     """
     held = Counter([lock.owner async for lock in board.locks()])
     return [replace(member, running=held[member.owner]) for member in await workers(board)]

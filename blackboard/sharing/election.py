@@ -515,7 +515,9 @@ class Election(OfOneProcess):
         until = await table.now()
         with suppress(BadRow):
             item = await self._item()
-            if item is not None and item.waits and item.ready <= until:
+            if item is not None:
+                if not item.waits or item.ready > until:
+                    return None
                 found = await read(table, partition, next_key(item.ready, self.name))
                 if (token := readable(Token, found)) is not None:
                     return token

@@ -140,13 +140,13 @@ class Holdings:
         return self._held.get(nonce)
 
     def release(self, nonce: str) -> None:
-        """Drops a run, and frees its slot."""
+        """Drops a run, and frees its slot, if it still has one."""
         del self._held[nonce]
         self.slots.vacate(nonce)
 
     @property
     def frees_slots(self) -> bool:
-        """Whether runs have ended whose slots are free once their releases are sent."""
+        """Whether runs have ended whose slots become free with their releases."""
         return any(held.ended and self.slots.has(nonce) for nonce, held in self._held.items())
 
     @property

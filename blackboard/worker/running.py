@@ -162,7 +162,8 @@ class Runs:
         if held.lost and how.outcome is Outcome.FAILED and not has_answered:
             how = held.as_stopped(how)
         slot, losses = self._losses.pop(claim.id, (claim.slot, 0))
-        has_lost = how.outcome is Outcome.CANCELLED and held.cut in {"", held.lost, LOST}
+        is_cancelled = how.outcome is Outcome.CANCELLED and not how.terminated
+        has_lost = is_cancelled and held.cut in {"", held.lost, LOST}
         if not has_lost or claim.settings.endless:
             return how
         losses = losses + 1 if slot == claim.slot else 1

@@ -1,8 +1,9 @@
 """The slots of a worker, each of which is for one run at a time. Pure.
 
-A run takes a slot from its claim until its release is sent. It gets none when its claim was
-answered so late that other runs have the slots. A claim under way reserves its slots by shard; they
-are given to other claims when the shard is late.
+A run takes a slot from its claim until its release is sent or, where writes are quick or late,
+answered (`release_queue.py`). It gets none when its claim was answered so late that other runs have
+the slots. A claim under way reserves its slots by shard; they are given to other claims when the
+shard is late.
 """
 
 from collections import Counter
@@ -80,7 +81,7 @@ class Slots:
 
     @property
     def taken(self) -> int:
-        """How many runs take."""
+        """How many of them runs take now."""
         return len(self._occupied)
 
     @property

@@ -181,10 +181,11 @@ class Worker:
 
     def _what_may_finish(self, partitions: int) -> str:
         released = f"releases {plural(partitions, 'partition')}" if partitions else ""
-        if not len(self.holdings):
+        left = sum(not held.ended for held in self.holdings)
+        if not left:
             return released or "nothing runs"
         first = f"{released}; " if released else ""
-        runs = plural(len(self.holdings), "run")
+        runs = plural(left, "run")
         if self._asked_to_stop > 1:
             return f"{first}now, {runs} cut short"
         return f"{first}{runs} may finish within {self.grace:g} s; asked again: now"
@@ -261,7 +262,7 @@ class Worker:
         """One walk, over the whole board at a beat or when the last such walk is a cycle ago. None:
         the store did not answer, or its clock is not to be trusted yet.
         """
-        vacated = self.holdings.slots.vacated
+        before = self.holdings.slots.vacated, self.releases.runs
         self._broken = None
         try:
             if await self.steady.doubts(self.board):
@@ -277,8 +278,8 @@ class Worker:
         if result.whole or result.failed:
             self._note([*result.failed.values()])
         self._more = result.more
-        if self.holdings.slots.vacated > vacated:
-            self.fill_slots()  # they became free during the walk, when no more was due yet
+        if (self.holdings.slots.vacated, self.releases.runs) != before:
+            self.fill_slots()  # slots or permits became free in the walk, when no more was due yet
         if result.soonest is not None:
             self.wake.within(result.soonest.total_seconds())
         if result.crowded or result.skipped:

@@ -283,6 +283,28 @@ def test_the_next_run_begins_while_a_release_is_written_where_that_takes_time(
 
 
 @with_workers
+async def test_a_run_with_a_limit_on_the_board_keeps_its_slot_with_its_permit(
+    place: Workplace,
+) -> None:
+    """Until its release is answered: others of its type would find no permit in its slot."""
+    for number in range(4):
+        await place.add(f"scarce-{number}", item_type="scarce")
+    place.later(seconds=2)
+    releases = SlowReleases(place, QUICK * 2)
+    worker = await place.worker(slots=1)
+    for number in range(2):
+        (await worker.run(worker.order[number])).end()
+        await until(lambda: len(worker.order) == number + 2, "the next one")  # noqa: B023
+    releases.answered.clear()
+    (await worker.run(worker.order[2])).end()
+    await until(lambda: releases.sent == 3, "the release is sent")
+    await settled()
+    assert len(worker.order) == 3
+    releases.answered.set()
+    await until(lambda: len(worker.order) == 4, "the last one")
+
+
+@with_workers
 async def test_a_worker_holds_at_most_twice_as_many_locks_as_it_has_slots(place: Workplace) -> None:
     """Where its claims are answered, and its releases are not."""
     await place.fill(20)

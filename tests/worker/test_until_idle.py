@@ -1,7 +1,7 @@
 """`worker --until-idle` works until nothing is due and nothing runs, and no longer."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 
 from blackboard.events import ItemLeftAlone
 from blackboard.protocol import keys
-from blackboard.table import ANY, Merge, Row, Unavailable
+from blackboard.table import ANY, Delete, Etag, Merge, Op, Row, Unavailable
 from blackboard.tables.base import ForwardingTable
 from blackboard.worker.worker import GIVEN_UP_AFTER, Mode
 from tests.support.faults import Fault
@@ -210,3 +210,29 @@ async def test_what_may_be_due_by_the_clock_of_the_store_is_waited_for(
     await worker.looks_again()
     await worker.ended()
     assert worker.order == ["davis"]
+
+
+@with_workers
+async def test_a_worker_does_not_wait_for_the_claims_of_another_on_its_board(
+    place: Workplace,
+) -> None:
+    """As of two workers that a program has on the board that it has opened."""
+    await place.add("davis")
+    place.later(seconds=1)
+    sent, answered, claims = place.board.table.commit, asyncio.Event(), list[Sequence[Op]]()
+
+    async def commit(partition: str, ops: Sequence[Op]) -> list[Etag]:
+        if isinstance(ops[0], Delete) and ops[0].key.startswith("next:"):
+            claims.append(ops)
+            if len(claims) == 1:
+                await answered.wait()
+        return await sent(partition, ops)
+
+    place.table.commit = commit  # type: ignore[method-assign]
+    slow = asyncio.ensure_future(place.worker(owner="slow"))
+    await until(lambda: claims, "its claim is sent")
+    quick = await place.worker(Mode.ONCE, owner="quick", at_once=True)
+    await quick.ended()
+    assert quick.order == ["davis"]
+    answered.set()
+    assert (await slow).order == []
