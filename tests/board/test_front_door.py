@@ -1825,6 +1825,15 @@ def test_at_sigterm_a_worker_of_a_program_puts_back_what_it_runs(url: str) -> No
         assert not board.item("a").running
 
 
+def check_put_back_at_sigterm(folder: Path, program: Callable[[], None]) -> None:
+    """A program that SIGTERM ends while its worker runs `a`."""
+    with pytest.raises(SystemExit) as ended:
+        program()
+    assert ended.value.code == 128 + signal.SIGTERM
+    with blocking(str(folder / "app.db")) as board:
+        assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+
+
 @pytest.mark.parametrize("mode", ["stopped", "idle", "once"])
 @pytest.mark.usefixtures("sigterm")
 def test_at_sigterm_work_that_a_program_waits_for_puts_back_what_it_runs(
@@ -1846,15 +1855,8 @@ def test_at_sigterm_work_that_a_program_waits_for_puts_back_what_it_runs(
             board.run("a")
             board.worker().work(mode)
 
-    def async_story() -> None:
-        asyncio.run(story())
-
-    for work in (async_story, blocking_story):
-        with pytest.raises(SystemExit) as ended:
-            work()
-        assert ended.value.code == 128 + signal.SIGTERM
-        with blocking(str(tmp_path / "app.db")) as board:
-            assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+    check_put_back_at_sigterm(tmp_path, lambda: asyncio.run(story()))
+    check_put_back_at_sigterm(tmp_path, blocking_story)
 
 
 @pytest.mark.usefixtures("sigterm")
@@ -1886,15 +1888,8 @@ def test_a_second_sigterm_ends_the_grace_of_a_worker(
                 threading.Event().wait(0.02)
             signal.raise_signal(signal.SIGTERM)
 
-    def async_story() -> None:
-        asyncio.run(story())
-
-    for work in (async_story, blocking_story):
-        with pytest.raises(SystemExit) as ended:
-            work()
-        assert ended.value.code == 128 + signal.SIGTERM
-        with blocking(str(tmp_path / "app.db")) as board:
-            assert (board.item("a").running, board.item("a").outcome) == (False, "cancelled")
+    check_put_back_at_sigterm(tmp_path, lambda: asyncio.run(story()))
+    check_put_back_at_sigterm(tmp_path, blocking_story)
 
 
 @pytest.mark.usefixtures("sigterm")

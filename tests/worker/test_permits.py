@@ -15,7 +15,7 @@ from blackboard.worker.worker import Mode
 from tests.support.faults import Fault
 from tests.support.stores import rows_of
 from tests.support.turns import one_turn, settled
-from tests.support.workers import PATIENCE, Workplace, until, with_workers
+from tests.support.workers import PATIENCE, WorkerScene, Workplace, until, with_workers
 
 pytestmark = pytest.mark.of_one_store("a worker is the same above any store")
 
@@ -331,13 +331,8 @@ async def test_the_permits_are_asked_where_a_type_has_a_limit(place: Workplace) 
     assert keys.permits_partition(place.other.name) in place.table.partitions
 
 
-@with_workers
-async def test_a_worker_that_is_to_stop_while_it_asks_for_permits_claims_nothing(
-    place: Workplace,
-) -> None:
-    worker = await place.worker()
-    await place.add("davis", item_type="scarce")
-    place.later(seconds=2)
+async def stopped_in_its_next_request(place: Workplace, worker: WorkerScene) -> None:
+    """Has a worker walk, asked to stop meanwhile, to its end."""
 
     async def stop() -> None:
         worker.worker.stop()
@@ -346,6 +341,16 @@ async def test_a_worker_that_is_to_stop_while_it_asks_for_permits_claims_nothing
     await worker.walk()
     await worker.ended()
     assert keys.permits_partition(place.board.name) in place.table.partitions
+
+
+@with_workers
+async def test_a_worker_that_is_to_stop_while_it_asks_for_permits_claims_nothing(
+    place: Workplace,
+) -> None:
+    worker = await place.worker()
+    await place.add("davis", item_type="scarce")
+    place.later(seconds=2)
+    await stopped_in_its_next_request(place, worker)
     assert await place.other.lock("davis") is None
     assert await held(place) == []
     assert await place.outcomes("davis") == []
@@ -359,13 +364,6 @@ async def test_a_worker_that_is_to_stop_while_it_asks_for_the_permit_of_a_stale_
     await place.claimed("davis", board=place.other, owner="dead")
     worker = await place.worker()
     place.later(seconds=12)
-
-    async def stop() -> None:
-        worker.worker.stop()
-
-    place.table.script(stop)
-    await worker.walk()
-    await worker.ended()
-    assert keys.permits_partition(place.board.name) in place.table.partitions
+    await stopped_in_its_next_request(place, worker)
     assert (await place.lock()).owner == "dead"
     assert await held(place) == []
